@@ -1,0 +1,3 @@
+//! The log of one partition.
+
+pub mod config;

@@ -1,0 +1,47 @@
+//! Work proportional to bytes on disk: pure functions that the host runs outside the step.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::ids::FilePath;
+use crate::input::{DirEntry, DiskError, ReadFiles};
+
+/// What to compute. The host runs it on a thread that may block; the step that gets the result
+/// checks again that what it asked about is still there.
+#[derive(Debug)]
+pub enum ReadJob {
+    /// List a directory.
+    List(FilePath),
+}
+
+/// What a [`ReadJob`] found.
+#[derive(Debug)]
+pub enum ReadOutput {
+    /// The entries of a directory.
+    List(Vec<DirEntry>),
+}
+
+impl ReadJob {
+    /// Runs the job. A pure function of what the files hold.
+    pub fn run(&self, files: &mut dyn ReadFiles) -> Result<ReadOutput, DiskError> {
+        match self {
+            Self::List(path) => files.list(path).map(ReadOutput::List),
+        }
+    }
+}
+
+impl fmt::Display for ReadJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(path) => write!(f, "list {path}"),
+        }
+    }
+}
+
+impl fmt::Display for ReadOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(entries) => write!(f, "{} entries", entries.len()),
+        }
+    }
+}
