@@ -17,6 +17,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod broker;
+pub mod bugs;
 pub mod context;
 pub mod effect;
 pub mod ids;

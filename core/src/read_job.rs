@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::ids::FilePath;
+use bytes::Bytes;
+
+use crate::ids::{FilePath, LeaderEpoch, Offset};
 use crate::input::{DirEntry, DiskError, ReadFiles};
 
 /// What to compute. The host runs it on a thread that may block; the step that gets the result
@@ -19,6 +21,30 @@ pub enum ReadJob {
 pub enum ReadOutput {
     /// The entries of a directory.
     List(Vec<DirEntry>),
+    /// What a look-up by time found.
+    TimeLookup(Option<TimestampOffset>),
+    /// Batches for a replay.
+    Records(ReadRecords),
+}
+
+/// A record found by its timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampOffset {
+    /// The record's timestamp in milliseconds.
+    pub timestamp: i64,
+    /// Its offset.
+    pub offset: Offset,
+    /// The leader epoch of its batch.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// Whole batches, each checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRecords {
+    /// In the order of the log.
+    pub batches: Vec<Bytes>,
+    /// Where to go on.
+    pub next_offset: Offset,
 }
 
 impl ReadJob {
@@ -42,6 +68,8 @@ impl fmt::Display for ReadOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List(entries) => write!(f, "{} entries", entries.len()),
+            Self::TimeLookup(found) => write!(f, "{found:?}"),
+            Self::Records(records) => write!(f, "{} batches", records.batches.len()),
         }
     }
 }
