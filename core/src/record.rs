@@ -9,9 +9,19 @@
 //! bytes it was given, and decompression is bounded as it goes.
 
 pub mod batch;
+pub mod builder;
 pub mod check;
+pub mod compression;
+pub mod records;
 mod varint;
 pub mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use batch::{BatchError, BatchHeader, CheckedBatch, Compression, RecordFacts};
-pub use check::{Limits, RecordsError, RecordsErrorKind, check_batch_at, check_records};
+pub use builder::{BatchBuilder, BatchFields, ProducerFields};
+pub use check::{
+    Limits, RecordsError, RecordsErrorKind, check_batch_at, check_own_batch, check_records,
+};
+pub use records::{BatchRecords, Record, RecordHeader};

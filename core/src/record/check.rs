@@ -3,7 +3,8 @@
 //! What is refused and with which error follows Kafka 4.3: `ProduceRequest.validateRecords`,
 //! `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`. Where this is stricter: bytes after
 //! the one batch are refused instead of dropped, and so are a timestamp or an offset that
-//! overflows and a timestamp type that only the broker may set.
+//! overflows, a timestamp type that only the broker may set, and checksums inside compressed
+//! records that do not hold.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +13,8 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::batch::{BatchError, BatchHeader, CheckedBatch, Compression, RecordFacts, computed_crc};
-use super::walk::{OffsetDeltas, RecordError, walk_records};
+use super::compression::{CompressionError, Stop, decompress_pieces, has_linked_blocks};
+use super::walk::{OffsetDeltas, RecordError, RecordWalker, walk_records};
 use crate::effect::BATCH_HEADER_BYTES;
 
 /// What a client may make a check cost.
@@ -163,8 +165,36 @@ fn check_whole(
         .expect("a batch whose header was parsed has 61 bytes");
     match header.compression() {
         Some(Compression::None) => Ok(walk_records(header, deltas, payload)?),
-        _ => Err(RecordsError::UnknownCompression(header.attributes & 7)),
+        Some(compression) => check_compressed(header, compression, payload, deltas, limits),
+        None => Err(RecordsError::UnknownCompression(header.attributes & 7)),
     }
+}
+
+/// Walks over the records as they are decompressed, piece by piece: the first one that is not
+/// valid ends the decompression too.
+fn check_compressed(
+    header: &BatchHeader,
+    compression: Compression,
+    payload: &[u8],
+    deltas: OffsetDeltas,
+    limits: &Limits,
+) -> Result<RecordFacts, RecordsError> {
+    let mut walker = RecordWalker::new(header, deltas);
+    // A batch that the cleaner emptied need not hold even the frame of its compression.
+    if header.record_count == 0 && payload.is_empty() {
+        return Ok(walker.finish()?);
+    }
+    if compression == Compression::Lz4 && has_linked_blocks(payload) {
+        return Err(RecordsError::LinkedLz4Blocks);
+    }
+    let limit = limits.max_decompressed_bytes;
+    decompress_pieces(compression, payload, limit, |piece| walker.feed(piece)).map_err(|stop| {
+        match stop {
+            Stop::Compression(error) => RecordsError::Compression(error),
+            Stop::Sink(error) => RecordsError::Record(error),
+        }
+    })?;
+    Ok(walker.finish()?)
 }
 
 /// Why the records of a produce request are refused.
@@ -205,6 +235,11 @@ pub enum RecordsError {
     ZstdNotAllowed,
     /// A compression that does not exist.
     UnknownCompression(i16),
+    /// LZ4 blocks that refer to the ones before them, which Kafka's own readers refuse: what is
+    /// stored must be readable by every consumer.
+    LinkedLz4Blocks,
+    /// The compressed records cannot be unpacked, or hold too much.
+    Compression(CompressionError),
     /// A record is not valid.
     Record(RecordError),
 }
@@ -241,7 +276,8 @@ impl RecordsError {
                 | BatchError::LastOffsetDelta(_)
                 | BatchError::RecordCount { .. } => Kind::InvalidRecord,
             },
-            Self::TooManyRecords { .. } => Kind::MessageTooLarge,
+            Self::TooManyRecords { .. }
+            | Self::Compression(CompressionError::TooLarge { .. }) => Kind::MessageTooLarge,
             Self::LogAppendTime => Kind::InvalidTimestamp,
             Self::ZstdNotAllowed | Self::UnknownCompression(_) => Kind::UnsupportedCompressionType,
             Self::Empty
@@ -250,6 +286,9 @@ impl RecordsError {
             | Self::RecordCount { .. }
             | Self::Control
             | Self::Sequence(_)
+            | Self::LinkedLz4Blocks
+            // The CRC of what was sent holds, so sending it again would be of no use.
+            | Self::Compression(CompressionError::Truncated | CompressionError::Corrupt(_))
             | Self::Record(_) => Kind::InvalidRecord,
         }
     }
@@ -316,6 +355,10 @@ impl fmt::Display for RecordsError {
             }
             Self::ZstdNotAllowed => f.write_str("zstd needs Produce version 7 or later"),
             Self::UnknownCompression(id) => write!(f, "there is no compression {id}"),
+            Self::LinkedLz4Blocks => {
+                f.write_str("lz4 blocks must be independent, as Kafka's readers demand")
+            }
+            Self::Compression(error) => error.fmt(f),
             Self::Record(error) => error.fmt(f),
         }
     }

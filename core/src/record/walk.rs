@@ -5,12 +5,14 @@
 //! their offset deltas are 0, 1, 2, ... (what Kafka's `LogValidator` asks of producers) or at least
 //! rising and within the batch (what the cleaner leaves).
 //!
-//! Nothing is allocated, but for a record that a decompression window cut in two: that one is
-//! put together in a buffer which grows with what was really decompressed.
+//! Nothing is allocated, whatever the size of a record: of one that a decompression window cut in
+//! two only the place where the cut was is remembered ([`CutRecord`]).
 
-use alloc::vec::Vec;
+mod cut_record;
+
 use core::fmt;
 
+use self::cut_record::CutRecord;
 use super::batch::{BatchHeader, RecordFacts};
 use super::varint::{take_i32, take_i64};
 
@@ -97,8 +99,8 @@ pub struct RecordWalker {
     max_timestamp: i64,
     record_without_key: bool,
     bytes: u64,
-    /// The first part of a record whose rest is in the next piece.
-    cut: Vec<u8>,
+    /// A record whose rest is in the next piece.
+    cut: Option<CutRecord>,
 }
 
 /// A record without a timestamp has this one.
@@ -119,7 +121,7 @@ impl RecordWalker {
             max_timestamp: NO_TIMESTAMP,
             record_without_key: false,
             bytes: 0,
-            cut: Vec::new(),
+            cut: None,
         }
     }
 
@@ -129,18 +131,28 @@ impl RecordWalker {
     /// The first record that is not valid, after which the walk is over.
     pub fn feed(&mut self, mut piece: &[u8]) -> Result<(), RecordError> {
         self.bytes += piece.len() as u64;
-        if !self.cut.is_empty() && !self.complete_cut(&mut piece)? {
-            return Ok(());
+        if let Some(cut) = self.cut.take() {
+            self.go_on(cut, &mut piece)?;
         }
         while !piece.is_empty() {
-            let record = piece;
-            match self.split_body(&mut piece)? {
-                Some(body) => self.body(body)?,
-                None => {
-                    self.cut.extend_from_slice(record);
-                    return Ok(());
-                }
+            if self.index == self.count {
+                return Err(self.error(RecordFault::Unexpected));
             }
+            match whole_body(&mut piece) {
+                Some(body) => self.body(body)?,
+                None => self.go_on(CutRecord::default(), &mut piece)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a record that one piece does not hold.
+    #[cold]
+    fn go_on(&mut self, mut cut: CutRecord, piece: &mut &[u8]) -> Result<(), RecordError> {
+        match cut.feed(self, piece) {
+            Ok(true) => self.index += 1,
+            Ok(false) => self.cut = Some(cut),
+            Err(fault) => return Err(self.error(fault)),
         }
         Ok(())
     }
@@ -150,7 +162,7 @@ impl RecordWalker {
     /// # Errors
     /// The record that is missing or cut short.
     pub fn finish(self) -> Result<RecordFacts, RecordError> {
-        if !self.cut.is_empty() {
+        if self.cut.is_some() {
             return Err(self.error(RecordFault::Truncated));
         }
         if self.index != self.count {
@@ -166,61 +178,6 @@ impl RecordWalker {
             max_timestamp: self.max_timestamp,
             uncompressed_bytes: self.bytes,
         })
-    }
-
-    /// Moves bytes of `piece` to the cut record until that is whole and walked over; `false` if
-    /// the piece did not suffice.
-    fn complete_cut(&mut self, piece: &mut &[u8]) -> Result<bool, RecordError> {
-        let mut cut = core::mem::take(&mut self.cut);
-        loop {
-            // How much is missing is known once the length is there; until then, byte by byte.
-            let mut rest = cut.as_slice();
-            let missing = match self.body_length(&mut rest)? {
-                None => 1,
-                Some(length) if length > rest.len() => length - rest.len(),
-                Some(_) => {
-                    self.body(rest)?;
-                    return Ok(true);
-                }
-            };
-            let Some((head, tail)) = piece.split_at_checked(missing) else {
-                cut.extend_from_slice(piece);
-                self.cut = cut;
-                return Ok(false);
-            };
-            cut.extend_from_slice(head);
-            *piece = tail;
-        }
-    }
-
-    /// Takes a whole record's body off the front; `None` if the piece ends before the record.
-    #[inline]
-    fn split_body<'a>(&self, piece: &mut &'a [u8]) -> Result<Option<&'a [u8]>, RecordError> {
-        let Some(length) = self.body_length(piece)? else {
-            return Ok(None);
-        };
-        let Some((body, rest)) = piece.split_at_checked(length) else {
-            return Ok(None);
-        };
-        *piece = rest;
-        Ok(Some(body))
-    }
-
-    /// Takes the length of the next record off the front; `None` if the piece ends inside it.
-    #[inline]
-    fn body_length(&self, piece: &mut &[u8]) -> Result<Option<usize>, RecordError> {
-        if self.index == self.count {
-            return Err(self.error(RecordFault::Unexpected));
-        }
-        match take_i32(piece) {
-            Some(length) => match usize::try_from(length) {
-                Ok(length) => Ok(Some(length)),
-                Err(_) => Err(self.error(RecordFault::NegativeLength(length))),
-            },
-            // Five bytes hold any 32-bit number: with as many there, it is not merely cut.
-            None if piece.len() >= 5 => Err(self.error(RecordFault::Varint)),
-            None => Ok(None),
-        }
     }
 
     /// Walks over one record, given without its length.
@@ -240,33 +197,10 @@ impl RecordWalker {
     fn fields(&mut self, body: &mut &[u8]) -> Result<(), RecordFault> {
         let (_attributes, rest) = body.split_first().ok_or(RecordFault::Truncated)?;
         *body = rest;
-        let timestamp_delta = take_i64(body).ok_or(RecordFault::Varint)?;
-        let timestamp = self
-            .base_timestamp
-            .checked_add(timestamp_delta)
-            .ok_or(RecordFault::Timestamp)?;
-        if timestamp != NO_TIMESTAMP {
-            self.min_timestamp = self.min_timestamp.min(timestamp);
-            self.max_timestamp = self.max_timestamp.max(timestamp);
-        }
-
-        let offset_delta = take_i32(body).ok_or(RecordFault::Varint)?;
-        let in_order = match self.deltas {
-            OffsetDeltas::Dense => offset_delta == self.next_delta,
-            OffsetDeltas::Rising => {
-                offset_delta >= self.next_delta && offset_delta <= self.last_offset_delta
-            }
-        };
-        if !in_order {
-            return Err(RecordFault::OffsetDelta {
-                found: offset_delta,
-                expected: self.next_delta,
-            });
-        }
-        self.next_delta = offset_delta.wrapping_add(1);
-
+        self.timestamp_delta(take_i64(body).ok_or(RecordFault::Varint)?)?;
+        self.offset_delta(take_i32(body).ok_or(RecordFault::Varint)?)?;
         let key = take_i32(body).ok_or(RecordFault::Varint)?;
-        self.record_without_key |= key < 0;
+        self.key(key);
         skip(body, key).ok_or(RecordFault::Key(key))?;
         let value = take_i32(body).ok_or(RecordFault::Varint)?;
         skip(body, value).ok_or(RecordFault::Value(value))?;
@@ -275,10 +209,7 @@ impl RecordWalker {
         if headers == 0 {
             return Ok(());
         }
-        // Two bytes are the least a header takes.
-        if headers < 0 || headers as usize > body.len() / 2 {
-            return Err(RecordFault::HeaderCount(headers));
-        }
+        check_header_count(headers, body.len())?;
         for _ in 0..headers {
             let key = take_i32(body).ok_or(RecordFault::Varint)?;
             if key < 0 {
@@ -291,6 +222,40 @@ impl RecordWalker {
         Ok(())
     }
 
+    #[inline]
+    fn timestamp_delta(&mut self, delta: i64) -> Result<(), RecordFault> {
+        let timestamp = self
+            .base_timestamp
+            .checked_add(delta)
+            .ok_or(RecordFault::Timestamp)?;
+        if timestamp != NO_TIMESTAMP {
+            self.min_timestamp = self.min_timestamp.min(timestamp);
+            self.max_timestamp = self.max_timestamp.max(timestamp);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn offset_delta(&mut self, found: i32) -> Result<(), RecordFault> {
+        let in_order = match self.deltas {
+            OffsetDeltas::Dense => found == self.next_delta,
+            OffsetDeltas::Rising => found >= self.next_delta && found <= self.last_offset_delta,
+        };
+        if !in_order {
+            return Err(RecordFault::OffsetDelta {
+                found,
+                expected: self.next_delta,
+            });
+        }
+        self.next_delta = found.wrapping_add(1);
+        Ok(())
+    }
+
+    #[inline]
+    fn key(&mut self, length: i32) {
+        self.record_without_key |= length < 0;
+    }
+
     #[cold]
     fn error(&self, fault: RecordFault) -> RecordError {
         RecordError {
@@ -298,6 +263,25 @@ impl RecordWalker {
             fault,
         }
     }
+}
+
+/// Takes a whole record off the front and gives it without its length; `None` if the piece ends
+/// inside it, or its length is no length.
+#[inline]
+fn whole_body<'a>(piece: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let mut rest = *piece;
+    let length = usize::try_from(take_i32(&mut rest)?).ok()?;
+    let (body, rest) = rest.split_at_checked(length)?;
+    *piece = rest;
+    Some(body)
+}
+
+fn check_header_count(count: i32, left: usize) -> Result<(), RecordFault> {
+    // Two bytes are the least a header takes.
+    if count < 0 || count as usize > left / 2 {
+        return Err(RecordFault::HeaderCount(count));
+    }
+    Ok(())
 }
 
 /// Skips a field of that length; a negative one is null and takes no bytes, as Kafka reads it.
