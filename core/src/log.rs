@@ -30,7 +30,7 @@ mod batch_reader;
 mod checkpoint;
 mod close;
 pub mod config;
-mod epoch_checkpoint;
+pub mod epoch_checkpoint;
 pub mod error;
 pub mod fetch_scan;
 mod file_names;
@@ -43,7 +43,7 @@ mod recent;
 pub mod recovery_point;
 mod reopen;
 pub mod replay;
-mod retention;
+pub mod retention;
 mod roll;
 pub mod scan_segment;
 mod segment;
@@ -51,7 +51,7 @@ mod tasks;
 pub mod time_index;
 pub mod time_lookup;
 mod undo;
-mod verified;
+pub mod verified;
 mod write;
 
 #[cfg(test)]

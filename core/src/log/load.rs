@@ -413,7 +413,8 @@ impl Log {
         if load.scanned.is_empty() {
             load.end = load.plan.start.offset;
         }
-        if load.end < load.must_hold.max(load.plan.start.offset) && load.end >= self.log_start_offset {
+        let required = load.must_hold.max(load.plan.start.offset);
+        if load.end < required && required > self.log_start_offset {
             let damage = self.lost_what_was_shown(&load);
             self.load = Some(load);
             return self.go_offline(cx, LogError::Damaged(damage));
@@ -427,6 +428,9 @@ impl Log {
         // DeleteRecords went further than what is left: all of it is deleted data.
         let start_anew = load.end < self.log_start_offset;
         if start_anew {
+            if load.plan.active.take().is_some() {
+                gone.extend(load.plan.scan.iter().copied());
+            }
             let closed = load.plan.closed.drain(..).map(|found| found.base);
             gone.extend(closed.chain(load.scanned.drain(..).map(|scan| scan.base)));
             gone.sort_unstable();
