@@ -4,8 +4,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::ids::{FilePath, Offset};
-use crate::input::{DirEntry, DiskError, ReadFiles};
+use bytes::Bytes;
+
+use crate::ids::{FilePath, Offset, Position};
+use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 use crate::log::fetch_scan::{FetchScan, FetchScanned};
 use crate::log::load_plan::{LoadLog, LoadPlan};
 use crate::log::replay::{ReadRecords, RecordsRead};
@@ -19,6 +21,8 @@ use crate::log::time_lookup::{TimeFound, TimeLookup};
 pub enum ReadJob {
     /// List a directory.
     List(FilePath),
+    /// Read whole small files.
+    Files(Vec<FilePath>),
     /// Look at what a log's directory holds and decide how to load it.
     LoadLog(LoadLog),
     /// Find where the good batches of a segment end, and build its index entries.
@@ -38,6 +42,8 @@ pub enum ReadJob {
 pub enum ReadOutput {
     /// The entries of a directory.
     List(Vec<DirEntry>),
+    /// The content of each file, `None` for one that does not exist.
+    Files(Vec<Option<Bytes>>),
     /// How to load a log.
     LoadLog(Box<LoadPlan>),
     /// What a segment holds.
@@ -60,6 +66,10 @@ impl ReadJob {
     pub fn run(&self, files: &mut dyn ReadFiles) -> Result<ReadOutput, DiskError> {
         Ok(match self {
             Self::List(path) => ReadOutput::List(files.list(path)?),
+            Self::Files(paths) => {
+                let contents = paths.iter().map(|path| whole_file(files, path));
+                ReadOutput::Files(contents.collect::<Result<_, _>>()?)
+            }
             Self::LoadLog(job) => ReadOutput::LoadLog(Box::new(job.run(files)?)),
             Self::ScanSegment(job) => ReadOutput::ScanSegment(Box::new(job.run(files)?)),
             Self::FetchScan(job) => ReadOutput::FetchScan(job.run(files)?),
@@ -70,10 +80,24 @@ impl ReadJob {
     }
 }
 
+/// A whole file, or `None` if there is none of that name.
+fn whole_file(files: &mut dyn ReadFiles, path: &FilePath) -> Result<Option<Bytes>, DiskError> {
+    let length = match files.length(path) {
+        Ok(length) => length,
+        Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut content = alloc::vec![0; usize::try_from(length.0).unwrap_or(usize::MAX)];
+    let read = files.read_at(path, Position(0), &mut content)?;
+    content.truncate(read);
+    Ok(Some(Bytes::from(content)))
+}
+
 impl fmt::Display for ReadJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List(path) => write!(f, "list {path}"),
+            Self::Files(paths) => write!(f, "{} files", paths.len()),
             Self::LoadLog(job) => {
                 let how = if job.clean { "clean" } else { "unclean" };
                 write!(f, "load-log {} start {} {how}", job.dir, job.log_start)
@@ -106,6 +130,14 @@ impl fmt::Display for ReadOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List(entries) => write!(f, "{} entries", entries.len()),
+            Self::Files(contents) => {
+                write!(
+                    f,
+                    "{} of {} files",
+                    contents.iter().flatten().count(),
+                    contents.len()
+                )
+            }
             Self::LoadLog(plan) => write!(
                 f,
                 "{} closed, {} to scan, {} to rebuild{}",
