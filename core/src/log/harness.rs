@@ -400,9 +400,7 @@ impl Harness {
         } else {
             open.failed = true;
             let (written, error) = (Position(open.written), no_space(&open.path));
-            self.with(|log, cx| log.on_write_failed(
-                cx, file, written, error
-            ));
+            self.with(|log, cx| log.on_write_failed(cx, file, written, error));
         }
     }
 

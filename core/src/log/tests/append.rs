@@ -67,7 +67,11 @@ fn a_roll_closes_the_old_segment_before_the_new_one_takes_writes() {
             .rposition(|line| line.starts_with(start) && line.ends_with(end));
         found.unwrap_or_else(|| panic!("no {start}..{end} in {:#?}", h.trace))
     };
-    let first_write = h.trace.iter().rposition(|line| line.starts_with("open")).unwrap();
+    let first_write = h
+        .trace
+        .iter()
+        .rposition(|line| line.starts_with("open"))
+        .unwrap();
     assert!(at("manage", "sync-file t-0/00000000000000000000.index") < first_write);
     assert!(at("manage", "sync-file t-0/00000000000000000000.timeindex") < first_write);
     let created = h
@@ -241,11 +245,13 @@ fn a_log_that_could_not_be_created_is_offline() {
         durability: Durability::Fsync,
         bugs: crate::bugs::Bugs::NONE,
     };
-    let log = h.with(|_log, cx| crate::log::Log::create(
-        cx,
-        spec,
-        [("partition.metadata".into(), "version: 0\n".into())].into()
-    ));
+    let log = h.with(|_log, cx| {
+        crate::log::Log::create(
+            cx,
+            spec,
+            [("partition.metadata".into(), "version: 0\n".into())].into(),
+        )
+    });
     h.log = log;
     h.complete_disk();
     match h.log.state() {

@@ -137,7 +137,10 @@ fn the_back_off_doubles_while_flushes_fail() {
     for back_off in [100, 200, 400, 800] {
         assert!(matches!(h.log.state(), LogState::Reopening(_)));
         h.advance_ms(back_off - 1);
-        assert!(matches!(h.log.state(), LogState::Reopening(_)), "{back_off}");
+        assert!(
+            matches!(h.log.state(), LogState::Reopening(_)),
+            "{back_off}"
+        );
         h.advance_ms(1);
     }
     assert_eq!(*h.log.state(), LogState::Ready);

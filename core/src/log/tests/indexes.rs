@@ -38,13 +38,21 @@ fn reference(log: &[u8], base: i64, interval: usize, closed: bool) -> (Vec<u8>, 
 }
 
 fn assert_indexes(h: &Harness, interval: usize) {
-    let logs: Vec<_> = h.names().into_iter().filter(|n| n.ends_with(".log")).collect();
+    let logs: Vec<_> = h
+        .names()
+        .into_iter()
+        .filter(|n| n.ends_with(".log"))
+        .collect();
     for name in &logs {
         let base: i64 = name.strip_suffix(".log").unwrap().parse().unwrap();
         let (index, time_index) = reference(&h.file(name), base, interval, true);
         let stem = name.strip_suffix(".log").unwrap();
         assert_eq!(h.file(&std::format!("{stem}.index")), index, "{name}");
-        assert_eq!(h.file(&std::format!("{stem}.timeindex")), time_index, "{name}");
+        assert_eq!(
+            h.file(&std::format!("{stem}.timeindex")),
+            time_index,
+            "{name}"
+        );
     }
 }
 
@@ -108,7 +116,10 @@ fn a_missing_index_is_rebuilt_after_a_clean_stop_too() {
     }
     h.complete_disk();
     h.close();
-    let names = ["00000000000000000000.index", "00000000000000000008.timeindex"];
+    let names = [
+        "00000000000000000000.index",
+        "00000000000000000008.timeindex",
+    ];
     for name in names {
         let before = h.file(name);
         h.remove_file(name);

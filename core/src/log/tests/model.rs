@@ -15,7 +15,11 @@ use crate::record::batch::BatchHeader;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { records: usize, value_bytes: usize, timestamp: i64 },
+    Append {
+        records: usize,
+        value_bytes: usize,
+        timestamp: i64,
+    },
     /// The disk does this many things.
     Disk(usize),
     Wait(u64),
@@ -23,7 +27,10 @@ enum Step {
     Kill,
     CutPower,
     /// A crash in the middle of the recovery that follows a crash.
-    CrashWhileOpening { power: bool, after: usize },
+    CrashWhileOpening {
+        power: bool,
+        after: usize,
+    },
     CloseAndOpen,
     FailFlushes(u32),
     FillDisk(u64),
@@ -78,7 +85,10 @@ impl Model {
                 let end = self.h.log.log_end_offset();
                 if let Ok(info) = self.h.append(&batch) {
                     assert_eq!(info.base_offset, end, "offsets are dense");
-                    assert!(info.base_offset.0 >= self.visible_end, "visible offsets are not reused");
+                    assert!(
+                        info.base_offset.0 >= self.visible_end,
+                        "visible offsets are not reused"
+                    );
                     let records = batch.bytes.slice(17..);
                     self.appended.entry(end.0).or_default().push(records);
                 }
@@ -181,26 +191,35 @@ impl Model {
             assert_eq!(expected.unwrap_or(base), base, "dense");
             expected = Some(header.next_offset().0);
             let records = bytes.slice(17..);
-            assert!(self.appended[&base].contains(&records), "never appended at {base}");
+            assert!(
+                self.appended[&base].contains(&records),
+                "never appended at {base}"
+            );
             if let Some(seen) = self.visible.get(&base) {
                 assert_eq!(*seen, records, "changed at {base}");
             }
             self.visible.insert(base, records);
         }
         if self.log_start < self.visible_end {
-            assert_eq!(expected, Some(self.visible_end), "everything visible is there");
+            assert_eq!(
+                expected,
+                Some(self.visible_end),
+                "everything visible is there"
+            );
         }
     }
 }
 
 fn config() -> impl Strategy<Value = LogConfig> {
-    (prop_oneof![Just(2_000_u64), Just(6_000)], prop_oneof![Just(0_u64), Just(500)]).prop_map(
-        |(segment_bytes, index_interval_bytes)| LogConfig {
+    (
+        prop_oneof![Just(2_000_u64), Just(6_000)],
+        prop_oneof![Just(0_u64), Just(500)],
+    )
+        .prop_map(|(segment_bytes, index_interval_bytes)| LogConfig {
             segment_bytes: segment_bytes.max(4_200),
             index_interval_bytes,
             ..tiny()
-        },
-    )
+        })
 }
 
 proptest! {

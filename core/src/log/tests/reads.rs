@@ -10,7 +10,8 @@ use crate::report::Level;
 fn with_batches(count: i64) -> Harness {
     let mut h = Harness::new(tiny(), Durability::Fsync);
     for i in 0..count {
-        h.append(&batch(&[i * 10, i * 10 + 2, i * 10 + 1], 100)).unwrap();
+        h.append(&batch(&[i * 10, i * 10 + 2, i * 10 + 1], 100))
+            .unwrap();
     }
     h.complete_disk();
     h
@@ -64,8 +65,7 @@ fn a_fetch_is_cut_at_the_last_whole_batch_that_fits() {
             ReadPlan::Scan(job) => {
                 assert!(reopened);
                 let output = job.run(&mut h.disk).unwrap();
-                let range =
-                    h.with(|log, cx| log.on_fetch_scanned(cx, output));
+                let range = h.with(|log, cx| log.on_fetch_scanned(cx, output));
                 assert_eq!(range, Ok(None));
             }
             plan => panic!("{plan:?}"),
@@ -118,12 +118,10 @@ fn a_sequential_reader_goes_on_where_it_left_off() {
     h.close();
     h.open(true);
     let (range, _) = h.fetch(0, 1_000).unwrap().unwrap();
-    let scan = match h.log.read_plan(
-        range.next_offset,
-        h.log.high_watermark_limit(),
-        1_000,
-        true,
-    ) {
+    let scan = match h
+        .log
+        .read_plan(range.next_offset, h.log.high_watermark_limit(), 1_000, true)
+    {
         ReadPlan::Scan(crate::read_job::ReadJob::FetchScan(scan)) => scan,
         plan => panic!("{plan:?}"),
     };
@@ -148,7 +146,10 @@ fn a_damaged_batch_is_never_served_and_what_comes_before_is() {
     }
     h.complete_disk();
     assert_eq!(h.told(Level::Error).len(), 1, "told once");
-    assert!(h.fetch(9, 1 << 20).unwrap().is_some(), "what is behind is served");
+    assert!(
+        h.fetch(9, 1 << 20).unwrap().is_some(),
+        "what is behind is served"
+    );
     assert!(matches!(h.find_time(Some(21)), Err(ReadError::Corrupt(_))));
 }
 
@@ -175,10 +176,18 @@ fn a_time_finds_its_first_record() {
         for timestamp in 0..1000 {
             let found = h.find_time(Some(timestamp)).unwrap();
             let mut all = (0..100).flat_map(|i| {
-                [(i * 10, i * 3), (i * 10 + 2, i * 3 + 1), (i * 10 + 1, i * 3 + 2)]
+                [
+                    (i * 10, i * 3),
+                    (i * 10 + 2, i * 3 + 1),
+                    (i * 10 + 1, i * 3 + 2),
+                ]
             });
             let expected = all.find(|(at, _)| *at >= timestamp);
-            assert_eq!(found.map(|f| (f.timestamp, f.offset.0)), expected, "{timestamp}");
+            assert_eq!(
+                found.map(|f| (f.timestamp, f.offset.0)),
+                expected,
+                "{timestamp}"
+            );
         }
         let found = h.find_time(None).unwrap().unwrap();
         assert_eq!((found.timestamp, found.offset), (992, Offset(298)));
@@ -215,12 +224,8 @@ fn records_without_timestamps_are_not_found_by_time() {
 fn an_epoch_ends_where_the_next_begins() {
     let mut h = with_batches(2);
     let next = batch(&[1], 10);
-    h.with(|log, cx| log.append(
-        cx,
-        core::slice::from_ref(&next),
-        LeaderEpoch(5)
-    ))
-    .unwrap();
+    h.with(|log, cx| log.append(cx, core::slice::from_ref(&next), LeaderEpoch(5)))
+        .unwrap();
     h.complete_disk();
     let end = |h: &Harness, epoch| h.log.end_offset_for_epoch(LeaderEpoch(epoch));
     assert_eq!(end(&h, 3), Some((LeaderEpoch(3), Offset(6))));

@@ -73,7 +73,10 @@ fn a_tail_cut_at_any_length_is_a_prefix_of_whole_batches() {
         let told = h.told(Level::Warn);
         assert_eq!(told.len(), usize::from(cut > 0), "{length}: {told:?}");
         if cut > 0 {
-            assert!(told[0].contains(&std::format!("cut_bytes={cut} ")), "{told:?}");
+            assert!(
+                told[0].contains(&std::format!("cut_bytes={cut} ")),
+                "{told:?}"
+            );
         }
     }
 }
@@ -145,7 +148,10 @@ fn a_cut_in_an_older_segment_removes_the_later_ones_newest_first() {
         .filter(|line| line.contains("remove-file") && line.ends_with(".log"))
         .map(|line| line.rsplit('/').next().unwrap().to_string())
         .collect();
-    assert_eq!(removed, ["00000000000000000012.log", "00000000000000000008.log"]);
+    assert_eq!(
+        removed,
+        ["00000000000000000012.log", "00000000000000000008.log"]
+    );
     h.append(&batch(&[1], 900)).unwrap();
     h.complete_disk();
     assert_eq!(h.log.high_watermark_limit(), Offset(8));
@@ -166,7 +172,9 @@ fn recovery_may_be_cut_off_anywhere_and_begun_again() {
     let expected = h.replay();
     let files = |h: &Harness| -> Vec<_> {
         let contents = h.disk.files.iter();
-        contents.map(|(path, file)| (path.clone(), file.cached.clone())).collect()
+        contents
+            .map(|(path, file)| (path.clone(), file.cached.clone()))
+            .collect()
     };
     let after = files(&h);
 
@@ -263,7 +271,10 @@ fn a_closed_segment_that_lost_its_end_is_damage() {
     let one = h.file(FIRST).len() / 4;
     h.file_mut(FIRST).truncate(3 * one);
     h.open(false);
-    assert!(matches!(damage(&h).kind, DamageKind::Gap { found: Offset(4) }));
+    assert!(matches!(
+        damage(&h).kind,
+        DamageKind::Gap { found: Offset(4) }
+    ));
 }
 
 #[test]
@@ -324,10 +335,8 @@ fn a_checkpoint_moves_the_recovery_point_after_five_seconds() {
     h.trace.clear();
     h.open(false);
     assert!(
-        h.trace.iter().any(|line| line.contains("scan-segment") && line.ends_with(&std::format!(
-            "from {}",
-            h.log.recovery_point().position
-        ))),
+        h.trace.iter().any(|line| line.contains("scan-segment")
+            && line.ends_with(&std::format!("from {}", h.log.recovery_point().position))),
         "{:#?}",
         h.trace
     );
@@ -346,7 +355,10 @@ fn under_os_a_power_cut_may_take_the_tail_but_the_rest_is_a_prefix() {
     h.open(false);
     assert_eq!(*h.log.state(), LogState::Ready);
     let left = h.replay().len();
-    assert_eq!(left, 12, "the closed segments were flushed in the background");
+    assert_eq!(
+        left, 12,
+        "the closed segments were flushed in the background"
+    );
     h.append(&batch(&[1], 10)).unwrap();
     h.complete_disk();
     assert_eq!(h.replay().len(), left + 1);

@@ -23,7 +23,11 @@ fn old_segments_go_by_time_and_the_active_one_stays() {
     let mut h = aged(config, 14);
     let start = h.retention().unwrap();
     assert_eq!(start, Offset(4));
-    assert_eq!(h.log.log_start_offset(), Offset(0), "not before it is durable");
+    assert_eq!(
+        h.log.log_start_offset(),
+        Offset(0),
+        "not before it is durable"
+    );
     h.set_log_start(start);
     assert_eq!(h.log.log_start_offset(), Offset(4));
     assert_eq!(h.retention(), None);
@@ -73,10 +77,7 @@ fn a_wholly_expired_log_rolls_so_that_it_can_go() {
     h.open(false);
     assert_eq!(h.log.log_end_offset(), Offset(3));
     let now = h.now.wall.0;
-    assert_eq!(
-        h.append(&batch(&[now], 10)).unwrap().base_offset,
-        Offset(3)
-    );
+    assert_eq!(h.append(&batch(&[now], 10)).unwrap().base_offset, Offset(3));
 }
 
 #[test]
@@ -143,7 +144,11 @@ fn under_os_a_log_that_lost_more_than_was_deleted_begins_at_its_start() {
     h.cut_power();
     h.open(false);
     assert_eq!(h.log.log_start_offset(), Offset(8));
-    assert_eq!(h.log.log_end_offset(), Offset(8), "offsets are never given again");
+    assert_eq!(
+        h.log.log_end_offset(),
+        Offset(8),
+        "offsets are never given again"
+    );
     h.append(&batch(&[1], 100)).unwrap();
     h.complete_disk();
     assert_eq!(h.replay().len(), 1);
