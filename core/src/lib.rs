@@ -26,4 +26,5 @@ pub mod read_job;
 pub mod record;
 pub mod report;
 pub mod request;
+pub mod sequence;
 pub mod time;
