@@ -22,6 +22,7 @@ pub mod effect;
 pub mod ids;
 pub mod input;
 pub mod log;
+pub mod metadata;
 pub mod read_job;
 pub mod record;
 pub mod report;

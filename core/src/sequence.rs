@@ -30,9 +30,20 @@ pub enum Progress {
 
 impl Sequence {
     /// Issues the first of `ops`, which must not be empty.
-    pub fn start(cx: &mut Context<'_>, owner: Owner, ops: impl IntoIterator<Item = FileOp>) -> Self {
-        let mut sequence = Self { owner, rest: ops.into_iter().collect(), current: None };
-        assert!(!sequence.rest.is_empty(), "a sequence has at least one operation");
+    pub fn start(
+        cx: &mut Context<'_>,
+        owner: Owner,
+        ops: impl IntoIterator<Item = FileOp>,
+    ) -> Self {
+        let mut sequence = Self {
+            owner,
+            rest: ops.into_iter().collect(),
+            current: None,
+        };
+        assert!(
+            !sequence.rest.is_empty(),
+            "a sequence has at least one operation"
+        );
         sequence.issue(cx);
         sequence
     }
