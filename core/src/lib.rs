@@ -27,3 +27,4 @@ pub mod record;
 pub mod report;
 pub mod request;
 pub mod time;
+pub mod wire;
