@@ -29,3 +29,4 @@ pub mod report;
 pub mod request;
 pub mod sequence;
 pub mod time;
+pub mod wire;
