@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::ids::FilePath;
-use crate::input::{DirEntry, DiskError, ReadFiles};
+use bytes::Bytes;
+
+use crate::ids::{FilePath, LeaderEpoch, Offset, Position};
+use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 
 /// What to compute. The host runs it on a thread that may block; the step that gets the result
 /// checks again that what it asked about is still there.
@@ -12,6 +14,8 @@ use crate::input::{DirEntry, DiskError, ReadFiles};
 pub enum ReadJob {
     /// List a directory.
     List(FilePath),
+    /// Read whole small files.
+    Files(Vec<FilePath>),
 }
 
 /// What a [`ReadJob`] found.
@@ -19,6 +23,32 @@ pub enum ReadJob {
 pub enum ReadOutput {
     /// The entries of a directory.
     List(Vec<DirEntry>),
+    /// The content of each file, `None` for one that does not exist.
+    Files(Vec<Option<Bytes>>),
+    /// What a look-up by time found.
+    TimeLookup(Option<TimestampOffset>),
+    /// Batches for a replay.
+    Records(ReadRecords),
+}
+
+/// A record found by its timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampOffset {
+    /// The record's timestamp in milliseconds.
+    pub timestamp: i64,
+    /// Its offset.
+    pub offset: Offset,
+    /// The leader epoch of its batch.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// Whole batches, each checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRecords {
+    /// In the order of the log.
+    pub batches: Vec<Bytes>,
+    /// Where to go on.
+    pub next_offset: Offset,
 }
 
 impl ReadJob {
@@ -26,14 +56,32 @@ impl ReadJob {
     pub fn run(&self, files: &mut dyn ReadFiles) -> Result<ReadOutput, DiskError> {
         match self {
             Self::List(path) => files.list(path).map(ReadOutput::List),
+            Self::Files(paths) => {
+                let contents = paths.iter().map(|path| whole_file(files, path));
+                contents.collect::<Result<_, _>>().map(ReadOutput::Files)
+            }
         }
     }
+}
+
+/// A whole file, or `None` if there is none of that name.
+fn whole_file(files: &mut dyn ReadFiles, path: &FilePath) -> Result<Option<Bytes>, DiskError> {
+    let length = match files.length(path) {
+        Ok(length) => length,
+        Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut content = alloc::vec![0; usize::try_from(length.0).unwrap_or(usize::MAX)];
+    let read = files.read_at(path, Position(0), &mut content)?;
+    content.truncate(read);
+    Ok(Some(Bytes::from(content)))
 }
 
 impl fmt::Display for ReadJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List(path) => write!(f, "list {path}"),
+            Self::Files(paths) => write!(f, "{} files", paths.len()),
         }
     }
 }
@@ -42,6 +90,16 @@ impl fmt::Display for ReadOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List(entries) => write!(f, "{} entries", entries.len()),
+            Self::Files(contents) => {
+                write!(
+                    f,
+                    "{} of {} files",
+                    contents.iter().flatten().count(),
+                    contents.len()
+                )
+            }
+            Self::TimeLookup(found) => write!(f, "{found:?}"),
+            Self::Records(records) => write!(f, "{} batches", records.batches.len()),
         }
     }
 }
