@@ -15,9 +15,11 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageSizeAccumulator;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
@@ -32,12 +34,21 @@ import org.apache.kafka.common.record.internal.SimpleRecord;
  * The cases: "defaults"; "full", every field set to a value of its own, two elements a list;
  * "nulls", full but with null in every field that may be null; "inner-nulls", the same but with
  * structs and lists of structs left in place, so that what is null inside them shows.
+ *
+ * Without names it writes the error codes instead: code, name, whether clients try again.
  */
 public class Golden {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private static int counter;
 
     public static void main(String[] names) throws Exception {
+        if (names.length == 0) {
+            for (Errors error : Errors.values()) {
+                OUT.println(String.join("\t", "" + error.code(), error.name(),
+                    "" + (error.exception() instanceof RetriableException)));
+            }
+            return;
+        }
         var apis = new TreeMap<Short, ApiMessageType>();
         for (String name : names) {
             ApiMessageType api = ApiMessageType.valueOf(name);

@@ -1,8 +1,8 @@
 //! The codec against the bytes of Kafka's own Java classes, in both directions.
 
-mod golden;
+use crate::golden;
 
-use golden::Golden;
+use crate::golden::Golden;
 use odradek_core::wire::{ApiKey, ErrorCode};
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ fn every_field_has_the_value_that_kafka_gave_it() {
     for g in golden::all() {
         let text = format!("{:?}", g.decode().unwrap());
         let ours = DebugText { rest: &text }.value();
-        assert_same(&g, g.name, &ours, &g.json);
+        assert_same(g, g.name, &ours, &g.json);
     }
 }
 
@@ -63,10 +63,10 @@ fn what_a_version_lacks_has_kafkas_default() {
         }
         .value();
         for (field, ours) in ours.as_object().unwrap() {
-            if g.json.get(field).is_none() {
-                if let Some(default) = newest.json.get(field) {
-                    assert_same(g, field, ours, default);
-                }
+            if g.json.get(field).is_none()
+                && let Some(default) = newest.json.get(field)
+            {
+                assert_same(g, field, ours, default);
             }
         }
     }
@@ -82,6 +82,16 @@ fn header_versions_are_kafkas() {
         };
         assert_eq!(ours, g.header_version, "{}", g.title());
     }
+}
+
+#[test]
+fn error_codes_are_kafkas() {
+    let ours: Vec<String> = ErrorCode::ALL
+        .iter()
+        .map(|code| format!("{}\t{code:?}\t{}", code.0, code.is_retriable()))
+        .collect();
+    let kafkas: Vec<&str> = include_str!("../golden/errors-4.3.1.txt").lines().collect();
+    assert_eq!(ours, kafkas);
 }
 
 /// Every field that Kafka's JSON shows is the same in ours.

@@ -1,5 +1,7 @@
 //! Messages as Kafka 4.3.1's own Java classes write them; `generate` makes the file.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use odradek_core::wire::{ApiKey, DecodeError, Reader, RequestBody, ResponseBody};
 
@@ -24,8 +26,14 @@ pub(crate) enum Body {
     Response(ResponseBody),
 }
 
-pub(crate) fn all() -> Vec<Golden> {
-    include_str!("kafka-4.3.1.txt").lines().map(parse).collect()
+pub(crate) fn all() -> &'static [Golden] {
+    static ALL: LazyLock<Vec<Golden>> = LazyLock::new(|| {
+        include_str!("../golden/kafka-4.3.1.txt")
+            .lines()
+            .map(parse)
+            .collect()
+    });
+    &ALL
 }
 
 fn parse(line: &'static str) -> Golden {
