@@ -322,6 +322,12 @@ impl Log {
         self.epochs.latest()
     }
 
+    /// The epoch of the record at `offset`, if it is known.
+    #[must_use]
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.epochs.epoch_at(offset)
+    }
+
     /// OffsetForLeaderEpoch (KIP-101, KIP-279): the largest epoch at or below `epoch` and the
     /// offset at which it ends; `None` if unknown. Judged against the visible end of the log: a
     /// record that may yet be taken back is not promised.

@@ -120,7 +120,11 @@ impl fmt::Display for ReadJob {
                 write!(f, "segment-times {} {}", job.dir, job.segments.len())
             }
             Self::ReadRecords(ReadRecords(job)) => {
-                write!(f, "read-records {}/{} offset {}", job.dir, job.segment, job.offset)
+                write!(
+                    f,
+                    "read-records {}/{} offset {}",
+                    job.dir, job.segment, job.offset
+                )
             }
         }
     }
@@ -131,15 +135,28 @@ impl fmt::Display for ReadOutput {
         match self {
             Self::List(entries) => write!(f, "{} entries", entries.len()),
             Self::Files(contents) => {
-                write!(f, "{} of {} files", contents.iter().flatten().count(), contents.len())
+                write!(
+                    f,
+                    "{} of {} files",
+                    contents.iter().flatten().count(),
+                    contents.len()
+                )
             }
             Self::LoadLog(plan) => write!(
                 f,
                 "{} closed, {} to scan, {} to rebuild{}",
                 plan.closed.len(),
-                if plan.active.is_some() { 0 } else { plan.scan.len() },
+                if plan.active.is_some() {
+                    0
+                } else {
+                    plan.scan.len()
+                },
                 plan.rebuild.len(),
-                if plan.damage.is_some() { ", damaged" } else { "" }
+                if plan.damage.is_some() {
+                    ", damaged"
+                } else {
+                    ""
+                }
             ),
             Self::ScanSegment(scan) => {
                 write!(f, "good to {} of {}", scan.end, scan.length)?;

@@ -113,13 +113,20 @@ impl Log {
         let base_offset = segment.next_offset;
         let next_offset = base_offset.plus(last_delta + 1);
         let data = batch.stamp(base_offset, epoch, append_time);
-        debug_assert_eq!(data.len() as u64, size, "a stamp does not change the length");
+        debug_assert_eq!(
+            data.len() as u64,
+            size,
+            "a stamp does not change the length"
+        );
 
         segment.size += size;
         segment.next_offset = next_offset;
         segment.verified.add(position, position + size);
         let file = segment.file;
-        let tail = segment.tail.as_mut().expect("the active segment has a tail");
+        let tail = segment
+            .tail
+            .as_mut()
+            .expect("the active segment has a tail");
         if position == 0 {
             tail.first_timestamp = Some(max_timestamp);
         }
@@ -161,7 +168,10 @@ impl Log {
             .segments
             .last_key_value()
             .expect("a log that takes appends has a segment");
-        let tail = segment.tail.as_ref().expect("the active segment has a tail");
+        let tail = segment
+            .tail
+            .as_ref()
+            .expect("the active segment has a tail");
         if segment.size == 0 {
             return false;
         }
@@ -174,7 +184,8 @@ impl Log {
         let segment_ms = i64::try_from(self.config.segment_ms).unwrap_or(i64::MAX);
         let max_offsets = self.config.segment_index_bytes / offset_index::ENTRY_BYTES;
         // One place is kept for the entry that a roll adds.
-        let max_times = (self.config.segment_index_bytes / time_index::ENTRY_BYTES).saturating_sub(1);
+        let max_times =
+            (self.config.segment_index_bytes / time_index::ENTRY_BYTES).saturating_sub(1);
         segment.size + size > self.max_segment_bytes()
             || age_ms > segment_ms
             || u64::from(tail.index.offset_entries) >= max_offsets.max(1)

@@ -98,7 +98,11 @@ impl Log {
         cx.report(
             Level::Warn,
             "log",
-            alloc::format!("dir={} the epoch checkpoint waits to be written: {}", self.dir, failure.error),
+            alloc::format!(
+                "dir={} the epoch checkpoint waits to be written: {}",
+                self.dir,
+                failure.error
+            ),
         );
         self.retry_at = Some(cx.now.mono.plus_ms(1_000));
     }

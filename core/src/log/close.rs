@@ -62,7 +62,8 @@ impl Log {
 
     /// Whether the last index entries of a clean stop are still to be written.
     pub(super) fn wants_final_index(&self, base: Offset) -> bool {
-        self.closing == Some(Closing::Flushing) && self.base_after(base).is_none()
+        self.closing == Some(Closing::Flushing)
+            && self.base_after(base).is_none()
             && !self.epochs_pending()
     }
 

@@ -78,12 +78,25 @@ impl EpochCheckpoint {
             return None;
         }
         let above = self.entries.partition_point(|(known, _)| *known <= epoch);
-        let end = self.entries.get(above).map(|(_, start)| *start)?.max(log_start);
+        let end = self
+            .entries
+            .get(above)
+            .map(|(_, start)| *start)?
+            .max(log_start);
         let found = above
             .checked_sub(1)
             .and_then(|below| self.entries.get(below))
             .map_or(epoch, |(known, _)| *known);
         Some((found, end))
+    }
+
+    /// The epoch of the record at `offset`, if it is known.
+    #[must_use]
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let above = self.entries.partition_point(|(_, start)| *start <= offset);
+        self.entries
+            .get(above.checked_sub(1)?)
+            .map(|(epoch, _)| *epoch)
     }
 
     /// Whether the file needs to be written.
@@ -124,7 +137,10 @@ impl EpochCheckpoint {
         let mut entries: Vec<(LeaderEpoch, Offset)> = Vec::new();
         for line in lines {
             let (epoch, start) = line.split_once(' ')?;
-            let entry = (LeaderEpoch(epoch.parse().ok()?), Offset(start.parse().ok()?));
+            let entry = (
+                LeaderEpoch(epoch.parse().ok()?),
+                Offset(start.parse().ok()?),
+            );
             let rises = entries
                 .last()
                 .is_none_or(|last| entry.0 > last.0 && entry.1 > last.1);

@@ -120,7 +120,12 @@ impl FetchScan {
     ) -> Result<u64, DiskError> {
         let path = SegmentFile::Index.path(&self.dir, self.segment);
         let relative = (self.offset.0 - self.segment.0).unsigned_abs();
-        let floor = present(offset_index::floor(files, &path, self.index_entries, relative))?;
+        let floor = present(offset_index::floor(
+            files,
+            &path,
+            self.index_entries,
+            relative,
+        ))?;
         let Some(entry) = floor else {
             found.index_wrong = true;
             return Ok(0);
@@ -141,7 +146,10 @@ impl FetchScan {
     }
 
     /// The batch that holds the offset, by walking over headers.
-    #[expect(clippy::type_complexity, reason = "a place and why it is bad, used once")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "a place and why it is bad, used once"
+    )]
     fn find(
         &self,
         reader: &mut BatchReader<'_>,
@@ -157,8 +165,7 @@ impl FetchScan {
                 Err(bad) => return Ok(Err((position, at, bad))),
             };
             let in_place = expected.is_none_or(|expected| {
-                header.base_offset == expected
-                    || (!self.dense && header.base_offset > expected)
+                header.base_offset == expected || (!self.dense && header.base_offset > expected)
             });
             if !in_place || expected.is_none() && header.base_offset > self.offset {
                 let bad = BadBatch::Offset {
@@ -171,8 +178,7 @@ impl FetchScan {
                 return Ok(Ok(Some((position, header))));
             }
             // A batch so far behind the index's floor has an entry of its own.
-            found.index_wrong |=
-                self.from.is_none() && position - from > self.index_interval_bytes;
+            found.index_wrong |= self.from.is_none() && position - from > self.index_interval_bytes;
             position += header.size_bytes();
             expected = Some(header.next_offset());
         }

@@ -119,7 +119,10 @@ impl Log {
     pub fn create(cx: &mut Context<'_>, spec: LogSpec, extra_files: Vec<(String, Bytes)>) -> Self {
         let dir = spec.dir.clone();
         let mut log = Self::new(spec, Offset(0), RecoveryPoint::start_of(Offset(0)));
-        let mut first = create_segment(&dir, Offset(0)).into_iter().next().unwrap_or_default();
+        let mut first = create_segment(&dir, Offset(0))
+            .into_iter()
+            .next()
+            .unwrap_or_default();
         let mut syncs = Vec::new();
         for (name, bytes) in extra_files {
             let path = dir.join(&name);
@@ -169,7 +172,12 @@ impl Log {
                 return;
             };
             let busy = load.reading.is_some() || !load.flushing.is_empty();
-            if busy || self.tasks.iter().any(|(task, _)| matches!(task, Task::Load)) {
+            if busy
+                || self
+                    .tasks
+                    .iter()
+                    .any(|(task, _)| matches!(task, Task::Load))
+            {
                 return;
             }
             let Some(work) = load.work.pop_front() else {
@@ -308,9 +316,15 @@ impl Log {
         if plan.epochs_lost {
             load.epochs.mark_dirty();
         }
-        let remove = plan.remove.iter().cloned().map(FileOp::RemoveFile).collect();
+        let remove = plan
+            .remove
+            .iter()
+            .cloned()
+            .map(FileOp::RemoveFile)
+            .collect();
         load.work.push_back(Work::Ops(vec![remove]));
-        load.work.extend(plan.rebuild.iter().copied().map(Work::Rebuild));
+        load.work
+            .extend(plan.rebuild.iter().copied().map(Work::Rebuild));
         if plan.active.is_none() {
             load.work.extend(plan.scan.iter().copied().map(Work::Scan));
         }
@@ -334,7 +348,11 @@ impl Log {
         let index = scan.index;
         load.rebuilt.insert(
             scan.base,
-            (index.offset_entries, index.time_entries, index.max_timestamp),
+            (
+                index.offset_entries,
+                index.time_entries,
+                index.max_timestamp,
+            ),
         );
         load.work.push_front(Work::Ops(stages));
     }
@@ -715,7 +733,11 @@ impl Log {
         let active = self.active_mut();
         let (base, mark) = (
             active.base,
-            active.tail.as_ref().expect("the active segment has a tail").flushed,
+            active
+                .tail
+                .as_ref()
+                .expect("the active segment has a tail")
+                .flushed,
         );
         // After a cut below the log start, it may begin anew below what was checkpointed.
         if mark.next_offset >= self.recovery_point.offset {
@@ -767,7 +789,11 @@ impl Log {
         let Some(base) = self.wrong_indexes.pop_first() else {
             return;
         };
-        if self.segments.get(&base).is_none_or(|segment| segment.tail.is_some()) {
+        if self
+            .segments
+            .get(&base)
+            .is_none_or(|segment| segment.tail.is_some())
+        {
             return;
         }
         let job = self.rebuild_job(base);

@@ -211,14 +211,21 @@ impl LoadLog {
         };
         // If something between the log start and the recovery point was flushed, what holds the log
         // start must be there.
-        let flushed = self.recovery_point.map_or(self.log_start, |point| point.offset);
+        let flushed = self
+            .recovery_point
+            .map_or(self.log_start, |point| point.offset);
         if flushed > self.log_start && first.is_none_or(|first| first > self.log_start) {
             let base = if first.is_none() {
                 start.segment_base
             } else {
                 self.log_start
             };
-            return damage(base, Position(0), self.log_start, DamageKind::SegmentMissing);
+            return damage(
+                base,
+                Position(0),
+                self.log_start,
+                DamageKind::SegmentMissing,
+            );
         }
         if start.position.0 == 0 || start.offset <= self.log_start && first.is_none() {
             return None;
@@ -231,7 +238,12 @@ impl LoadLog {
             let kind = DamageKind::TooShort {
                 expected: start.position,
             };
-            return damage(start.segment_base, Position(lengths.log), start.offset, kind);
+            return damage(
+                start.segment_base,
+                Position(lengths.log),
+                start.offset,
+                kind,
+            );
         }
         None
     }

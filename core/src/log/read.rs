@@ -371,7 +371,10 @@ impl Log {
                     offset_entries: segment.offset_entries,
                     time_entries: segment.time_entries,
                     checked: segment.checked_indexes,
-                    offset_tail: tail.into_iter().flat_map(|t| t.offset_tail.clone()).collect(),
+                    offset_tail: tail
+                        .into_iter()
+                        .flat_map(|t| t.offset_tail.clone())
+                        .collect(),
                     time_tail: tail.into_iter().flat_map(|t| t.time_tail.clone()).collect(),
                 }
             })
@@ -385,4 +388,3 @@ impl Log {
         }
     }
 }
-

@@ -147,7 +147,9 @@ impl Log {
 
     /// The end of the oldest segments without which `retention.bytes` are still there.
     fn expired_by_size(&self) -> Option<Offset> {
-        let mut surplus = self.size_bytes().checked_sub(self.config.retention_bytes?)?;
+        let mut surplus = self
+            .size_bytes()
+            .checked_sub(self.config.retention_bytes?)?;
         let mut end = None;
         for segment in self.segments.values() {
             if segment.tail.is_some() || segment.size > surplus {

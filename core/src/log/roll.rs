@@ -112,7 +112,10 @@ impl Log {
     fn open_segment(&mut self, cx: &mut Context<'_>, base: Offset) {
         let segment = self.segments.get_mut(&base).expect("the caller has it");
         let file = segment.file(cx, self.id, &self.dir);
-        let tail = segment.tail.as_mut().expect("an opening segment has a tail");
+        let tail = segment
+            .tail
+            .as_mut()
+            .expect("an opening segment has a tail");
         let phase = core::mem::replace(&mut tail.phase, Phase::Open);
         if let Phase::Opening { held, .. } = phase {
             for (position, data) in held {
@@ -307,7 +310,11 @@ impl Log {
                 cx.report(
                     Level::Warn,
                     "log",
-                    alloc::format!("dir={} index entries wait to be written: {}", self.dir, failure.error),
+                    alloc::format!(
+                        "dir={} index entries wait to be written: {}",
+                        self.dir,
+                        failure.error
+                    ),
                 );
                 self.retry_at = Some(cx.now.mono.plus_ms(1_000));
             }

@@ -220,10 +220,12 @@ impl ScanSegment {
             Err(bad) => return Ok(Err(bad)),
         };
         let expected = scan.next_offset;
-        let in_place = header.base_offset == expected
-            || (!self.dense && header.base_offset > expected);
+        let in_place =
+            header.base_offset == expected || (!self.dense && header.base_offset > expected);
         let fits = header.last_offset().0 - self.base.0 <= i64::from(i32::MAX)
-            && self.next_base.is_none_or(|next| header.next_offset() <= next)
+            && self
+                .next_base
+                .is_none_or(|next| header.next_offset() <= next)
             && position + header.size_bytes() <= u64::from(u32::MAX >> 1);
         if !in_place || !fits {
             return Ok(Err(BadBatch::Offset {
@@ -235,7 +237,9 @@ impl ScanSegment {
             // A batch runs across the recovery point, which lay between two batches.
             return Ok(Err(BadBatch::Header));
         }
-        if judged && !self.bugs.has(Bug::SkipCrcAtRecovery) && !reader.crc_holds(position, &header)?
+        if judged
+            && !self.bugs.has(Bug::SkipCrcAtRecovery)
+            && !reader.crc_holds(position, &header)?
         {
             return Ok(Err(BadBatch::Crc));
         }
@@ -262,14 +266,20 @@ impl ScannedSegment {
             last_offset: header.last_offset(),
             max_timestamp: header.max_timestamp,
         };
-        let (offset, time) =
-            self.index
-                .add(self.base, job.index_interval_bytes, batch, job.bugs);
-        let offset = offset.into_iter().flat_map(offset_index::OffsetEntry::encode);
+        let (offset, time) = self
+            .index
+            .add(self.base, job.index_interval_bytes, batch, job.bugs);
+        let offset = offset
+            .into_iter()
+            .flat_map(offset_index::OffsetEntry::encode);
         self.offset_index.bytes.extend(offset);
         let time = time.into_iter().flat_map(time_index::TimeEntry::encode);
         self.time_index.bytes.extend(time);
-        if self.epochs.last().is_none_or(|(last, _)| header.leader_epoch > *last) {
+        if self
+            .epochs
+            .last()
+            .is_none_or(|(last, _)| header.leader_epoch > *last)
+        {
             self.epochs.push((header.leader_epoch, header.base_offset));
         }
         self.end = self.end.plus(header.size_bytes());

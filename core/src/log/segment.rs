@@ -136,7 +136,10 @@ impl Segment {
         if let Some(file) = self.file {
             return file;
         }
-        let length = self.tail.as_ref().map_or(self.size, |tail| tail.written.position);
+        let length = self
+            .tail
+            .as_ref()
+            .map_or(self.size, |tail| tail.written.position);
         let file = cx.routes.new_file(log);
         self.file = Some(file);
         cx.out.push(Effect::Open {
@@ -169,7 +172,10 @@ impl Segment {
 
     /// Forgets the batches above `mark`, which never became visible.
     pub(crate) fn cut_to(&mut self, mark: Mark) {
-        let tail = self.tail.as_mut().expect("only a segment with a tail is cut");
+        let tail = self
+            .tail
+            .as_mut()
+            .expect("only a segment with a tail is cut");
         self.size = mark.position;
         self.next_offset = mark.next_offset;
         self.verified.cut(mark.position);

@@ -62,7 +62,11 @@ impl Sequence {
         let flush = self.waiting.remove(&operation).unwrap_or(false);
         if let Err(error) = result {
             // A failed flush outweighs whatever else failed beside it.
-            if self.failure.as_ref().is_none_or(|known| flush && !known.flush) {
+            if self
+                .failure
+                .as_ref()
+                .is_none_or(|known| flush && !known.flush)
+            {
                 self.failure = Some(Failure { error, flush });
             }
         }

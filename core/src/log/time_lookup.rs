@@ -165,9 +165,10 @@ impl TimeLookup {
                     result.damage = damage(position, header.base_offset, BadBatch::Crc);
                     return Ok(());
                 };
-                let wanted = records.iter().map_while(Result::ok).find(|record| {
-                    record.timestamp >= timestamp && record.offset >= self.start
-                });
+                let wanted = records
+                    .iter()
+                    .map_while(Result::ok)
+                    .find(|record| record.timestamp >= timestamp && record.offset >= self.start);
                 if let Some(record) = wanted.filter(|record| record.offset < self.limit) {
                     result.found = Some(TimestampOffset {
                         timestamp: record.timestamp,
@@ -197,7 +198,8 @@ impl TimeLookup {
             let time = time_index::check(files, &times, segment.time_entries, relative_end);
             let offset =
                 offset_index::check(files, &offsets, segment.offset_entries, segment.end.0);
-            let in_order = present(time)?.flatten().is_some() && present(offset)?.flatten().is_some();
+            let in_order =
+                present(time)?.flatten().is_some() && present(offset)?.flatten().is_some();
             if !in_order {
                 return Ok(None);
             }
@@ -206,9 +208,13 @@ impl TimeLookup {
         let tail = segment.time_tail.iter().rev();
         let time = match tail.clone().find(|entry| entry.timestamp <= timestamp) {
             Some(entry) => Some(*entry),
-            None => {
-                present(time_index::floor(files, &times, segment.time_entries, timestamp))?.flatten()
-            }
+            None => present(time_index::floor(
+                files,
+                &times,
+                segment.time_entries,
+                timestamp,
+            ))?
+            .flatten(),
         };
         let by_time = time.map_or(0, |entry| u64::from(entry.relative_offset));
         let by_start = u64::try_from(self.start.0 - segment.base.0).unwrap_or(0);
@@ -238,6 +244,12 @@ impl TimeLookup {
         let right = named.is_ok_and(|header| header.last_offset() == expected);
         // Behind what may be read, the segment's beginning is as good a place.
         let beyond = position >= segment.end.0;
-        Ok(if right { Some(position) } else if beyond { Some(0) } else { None })
+        Ok(if right {
+            Some(position)
+        } else if beyond {
+            Some(0)
+        } else {
+            None
+        })
     }
 }

@@ -96,7 +96,10 @@ impl Log {
             if last <= base {
                 break;
             }
-            debug_assert!(segment.file.is_none(), "nothing was written behind a failed write");
+            debug_assert!(
+                segment.file.is_none(),
+                "nothing was written behind a failed write"
+            );
             remove.push(last);
             self.segments.remove(&last);
         }
@@ -166,11 +169,7 @@ impl Log {
             ops.push(FileOp::Truncate { file, length });
         }
         for base in &undo.remove {
-            for file in [
-                SegmentFile::Log,
-                SegmentFile::Index,
-                SegmentFile::TimeIndex,
-            ] {
+            for file in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
                 ops.push(FileOp::RemoveFile(file.path(&self.dir, *base)));
             }
         }
