@@ -133,6 +133,15 @@ impl Partition {
         self.log.append(cx, batches, self.leader_epoch)
     }
 
+    /// Asks retention for a new log start. True if it wants one.
+    pub(crate) fn enforce_retention(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(start) = self.log.retention(cx, self.high_watermark) else {
+            return false;
+        };
+        self.wanted_log_start = self.wanted_log_start.max(start);
+        true
+    }
+
     /// A produce waits until its last offset is below the high watermark.
     pub(crate) fn park_produce(&mut self, last_offset: Offset, request: RequestId, place: usize) {
         self.waiting_produces.push_back(WaitingProduce {

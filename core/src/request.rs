@@ -109,9 +109,13 @@ pub(crate) fn on_read(
     result: Result<ReadOutput, DiskError>,
 ) {
     let id = RequestId(request);
-    if let Some(pending) = state.list_offsets.remove(&id) {
-        list_offsets::on_read(state, cx, id, pending, result);
-    } else {
-        delayed_fetch::on_read(state, cx, id, result);
+    match result {
+        Ok(ReadOutput::FetchScan(scanned)) => delayed_fetch::on_read(state, cx, id, Ok(scanned)),
+        Ok(ReadOutput::TimeLookup(found)) => list_offsets::on_read(state, cx, id, Ok(found)),
+        Ok(_) => {}
+        Err(error) if state.fetches.contains_key(&id) => {
+            delayed_fetch::on_read(state, cx, id, Err(error));
+        }
+        Err(error) => list_offsets::on_read(state, cx, id, Err(error)),
     }
 }

@@ -278,9 +278,7 @@ impl State {
 
     fn retention(&mut self, cx: &mut Context<'_>) {
         for partition in self.partitions.values_mut() {
-            let high_watermark = partition.high_watermark();
-            if let Some(start) = partition.log.retention(cx, high_watermark) {
-                partition.wanted_log_start = partition.wanted_log_start.max(start);
+            if partition.enforce_retention(cx) {
                 self.checkpoint.want(cx.now);
             }
             self.touched.insert(partition.log.id());
@@ -322,10 +320,7 @@ impl State {
         let mut deadline = None;
         let mut wanted = false;
         self.with_log(id, |log| {
-            if log.checkpoint_wanted(cx.now) {
-                log.prepare_checkpoint(cx);
-                wanted = true;
-            }
+            wanted = log.take_recovery_point_moved();
             deadline = log.next_deadline();
         });
         self.touched.remove(&id);

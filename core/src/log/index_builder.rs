@@ -35,7 +35,7 @@ pub struct IndexState {
     /// Last offset of the first batch that holds it.
     pub offset_of_max_timestamp: Offset,
     /// Position of the last batch; only a planted bug needs it.
-    last_position: u64,
+    pub(crate) last_position: u64,
 }
 
 impl IndexState {

@@ -94,8 +94,8 @@ pub(crate) fn check(
                 entry.relative_offset > last.relative_offset && entry.position > last.position
             }
         };
-        in_order &= u64::from(entry.position) < segment_bytes
-            && entry.relative_offset <= i32::MAX as u32;
+        in_order &=
+            u64::from(entry.position) < segment_bytes && entry.relative_offset <= i32::MAX as u32;
         last = Some(entry);
     })?;
     Ok((whole && in_order).then_some(last))

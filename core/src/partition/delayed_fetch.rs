@@ -12,9 +12,9 @@ use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::ids::Offset;
 use crate::input::DiskError;
-use crate::log::{ReadPlan, ReadRange};
+use crate::log::fetch_scan::FetchScanned;
+use crate::log::{ReadError, ReadPlan, ReadRange};
 use crate::partition::{Partition, PartitionKey};
-use crate::read_job::ReadOutput;
 use crate::report::Level;
 use crate::time::Mono;
 use crate::wire::ErrorCode;
@@ -138,7 +138,7 @@ pub(crate) fn on_read(
     state: &mut State,
     cx: &mut Context<'_>,
     request: RequestId,
-    result: Result<ReadOutput, DiskError>,
+    result: Result<FetchScanned, DiskError>,
 ) {
     let Some(fetch) = state.fetches.get_mut(&request) else {
         return;
@@ -152,7 +152,7 @@ pub(crate) fn on_read(
         return look(state, cx, request);
     };
     match result {
-        Ok(output) => match partition.log.on_fetch_scanned(cx, output) {
+        Ok(scanned) => match partition.log.on_fetch_scanned(cx, &scanned) {
             Ok(range) => {
                 target.found = Found::of(partition);
                 target.found.hurry = partition.log.is_on_older_segment(target.offset);
@@ -161,8 +161,8 @@ pub(crate) fn on_read(
                 fetch.next += 1;
             }
             // What the plan was made for is gone; the next look makes a new one.
-            Err(crate::log::ReadError::Changed) => {}
-            Err(crate::log::ReadError::Corrupt(_)) => {
+            Err(ReadError::Changed) => {}
+            Err(ReadError::Damaged(_)) => {
                 target.found = Found::of(partition);
                 target.found.error = Some(ErrorCode::KAFKA_STORAGE_ERROR);
                 fetch.next += 1;
@@ -314,7 +314,7 @@ impl FetchTarget {
                 self.found.range = Some(range);
             }
             ReadPlan::Scan(job) => return Some(job),
-            ReadPlan::Empty => {}
+            ReadPlan::Empty | ReadPlan::DoesNotFit => {}
             ReadPlan::OutOfRange => self.found.error = Some(ErrorCode::OFFSET_OUT_OF_RANGE),
             ReadPlan::Unavailable => self.found.error = Some(ErrorCode::KAFKA_STORAGE_ERROR),
         }

@@ -8,8 +8,9 @@ use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::ids::Offset;
 use crate::input::DiskError;
+use crate::log::ReadError;
+use crate::log::time_lookup::{TimeFound, TimestampOffset};
 use crate::partition::PartitionKey;
-use crate::read_job::ReadOutput;
 use crate::report::Level;
 use crate::wire::ErrorCode;
 use crate::wire::messages::list_offsets::{
@@ -142,7 +143,8 @@ fn look_up_next(
     mut pending: PendingListOffsets,
 ) {
     while let Some(lookup) = pending.lookups.front() {
-        if let Some(partition) = state.partitions.get(&lookup.key) {
+        let partition = state.partitions.get(&lookup.key);
+        if let Some(partition) = partition.filter(|partition| partition.check_readable().is_ok()) {
             let limit = partition.high_watermark();
             let job = if lookup.timestamp == MAX_TIMESTAMP {
                 partition.log.max_timestamp_lookup(limit)
@@ -153,7 +155,10 @@ fn look_up_next(
             state.list_offsets.insert(id, pending);
             return;
         }
-        pending.finish(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+        let gone = partition.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |_| {
+            ErrorCode::KAFKA_STORAGE_ERROR
+        });
+        pending.finish(Err(gone));
     }
     state.answer(id, pending.response);
 }
@@ -163,40 +168,44 @@ pub(super) fn on_read(
     state: &mut State,
     cx: &mut Context<'_>,
     id: RequestId,
-    mut pending: PendingListOffsets,
-    result: Result<ReadOutput, DiskError>,
+    result: Result<TimeFound, DiskError>,
 ) {
-    let found = match result {
-        Ok(ReadOutput::TimeLookup(found)) => Ok(found),
-        Ok(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
-        Err(error) => {
+    let Some(mut pending) = state.list_offsets.remove(&id) else {
+        return;
+    };
+    let Some(key) = pending.lookups.front().map(|lookup| lookup.key) else {
+        return;
+    };
+    let found = match (result, state.partitions.get_mut(&key)) {
+        (Ok(found), Some(partition)) => {
+            let found = partition.log.on_time_found(cx, &found);
+            let log = partition.log.id();
+            state.touch(log);
+            match found {
+                Ok(found) => Ok(found),
+                // The record went, or the log cannot be read now: the look-up is made anew.
+                Err(ReadError::Changed) => return look_up_next(state, cx, id, pending),
+                Err(ReadError::Damaged(_)) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            }
+        }
+        (Err(error), Some(partition)) => {
+            let name = &partition.name;
             cx.report(
                 Level::Error,
                 "list_offsets",
-                alloc::format!("cannot search by time: {error}"),
+                alloc::format!("cannot search by time: partition={name} {error}"),
             );
             Err(ErrorCode::KAFKA_STORAGE_ERROR)
         }
+        (_, None) => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
     };
-    let start = pending
-        .lookups
-        .front()
-        .and_then(|lookup| state.partitions.get(&lookup.key))
-        .map(|partition| partition.log.log_start_offset());
-    pending.finish(found.map(|found| {
-        let found = found?;
-        // Records may have been deleted while the search ran.
-        if start.is_some_and(|start| found.offset < start) {
-            return None;
-        }
-        Some((found.timestamp, found.offset.0, found.leader_epoch.0))
-    }));
+    pending.finish(found);
     look_up_next(state, cx, id, pending);
 }
 
 impl PendingListOffsets {
     /// Enters the result of the first look-up; finding nothing is answered with -1.
-    fn finish(&mut self, found: Result<Option<(i64, i64, i32)>, ErrorCode>) {
+    fn finish(&mut self, found: Result<Option<TimestampOffset>, ErrorCode>) {
         let Some(lookup) = self.lookups.pop_front() else {
             return;
         };
@@ -209,10 +218,10 @@ impl PendingListOffsets {
             return;
         };
         match found {
-            Ok(Some((timestamp, offset, leader_epoch))) => {
-                partition.timestamp = timestamp;
-                partition.offset = offset;
-                partition.leader_epoch = leader_epoch;
+            Ok(Some(found)) => {
+                partition.timestamp = found.timestamp;
+                partition.offset = found.offset.0;
+                partition.leader_epoch = found.leader_epoch.0;
             }
             Ok(None) => {}
             Err(error) => partition.error_code = error,
