@@ -271,7 +271,6 @@ impl<P> Outbox<P> {
     }
 
     /// Whether requests are in flight and all of them wait for the core, none for the socket.
-    #[cfg(not(feature = "shuttle"))]
     pub(crate) fn waits_for_core(&self) -> bool {
         let state = lock(&self.state);
         state.in_flight > 0 && state.queue.is_empty() && !state.sending
