@@ -11,7 +11,7 @@ use crate::test_broker::{InProcess, Setup};
 /// Connections, each with `in_flight` requests of `bytes` for a while. Prints requests and bytes
 /// a second.
 fn load(name: &str, letter: u8, connections: usize, in_flight: usize, bytes: usize) {
-    let broker = InProcess::start(Setup::default(), Toy::default, None).unwrap();
+    let broker = InProcess::launch(Setup::default(), Toy::default, None).unwrap();
     let address = broker.address();
     let seconds = Duration::from_secs(3);
     let frame = request(1, letter, &vec![7; bytes]);
