@@ -58,6 +58,8 @@ pub enum Subsystem {
     ShortWrite = 21,
     /// Whether the device stalls. Entity: the inode.
     DiskStall = 22,
+    /// How long a completion takes to reach the broker. Entity: the incarnation.
+    ReportDelay = 23,
 }
 
 /// Where decisions come from.

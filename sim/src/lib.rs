@@ -6,7 +6,17 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod batch;
+pub mod bugs;
+pub mod campaign;
 pub mod choices;
 pub mod clock;
 pub mod disk;
+pub mod host;
+pub mod network;
+pub mod oracle;
+pub mod panics;
+pub mod swarm;
 pub mod trace;
+pub mod workload;
+pub mod world;

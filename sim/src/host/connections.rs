@@ -21,10 +21,18 @@ struct Connection {
     inbox: BytesMut,
     /// Requests handed to the broker and not answered.
     unanswered: usize,
-    outbox: VecDeque<Vec<Pinned>>,
+    outbox: VecDeque<Outgoing>,
     writing: bool,
     /// Nothing more is read; closed once the outbox is empty.
     closing: bool,
+}
+
+/// A response that waits for the writer.
+#[derive(Debug)]
+struct Outgoing {
+    parts: Vec<Pinned>,
+    /// What it was when it was queued.
+    promised: Option<Bytes>,
 }
 
 /// A part of a response whose file cannot go away.
@@ -60,6 +68,8 @@ pub enum Sent {
     Closed(Bytes),
     /// A range was short: the connection must be closed.
     Short,
+    /// A range holds other bytes than when the response was queued.
+    Changed,
     /// The connection is gone.
     Gone,
 }
@@ -125,6 +135,7 @@ impl Connections {
         connection: ConnectionId,
         response: &Response,
         files: &Files,
+        promised: Option<Bytes>,
     ) -> bool {
         let Some(connection) = self.open.get_mut(&connection) else {
             return false;
@@ -145,7 +156,7 @@ impl Connections {
                 },
             })
             .collect();
-        connection.outbox.push_back(parts);
+        connection.outbox.push_back(Outgoing { parts, promised });
         !std::mem::replace(&mut connection.writing, true)
     }
 
@@ -165,7 +176,7 @@ impl Connections {
         let Some(connection) = self.open.get_mut(&id) else {
             return Sent::Gone;
         };
-        let Some(parts) = connection.outbox.pop_front() else {
+        let Some(Outgoing { parts, promised }) = connection.outbox.pop_front() else {
             connection.writing = false;
             return Sent::Gone;
         };
@@ -190,6 +201,9 @@ impl Connections {
             }
         }
         let bytes = bytes.freeze();
+        if promised.is_some_and(|promised| promised != bytes) {
+            return Sent::Changed;
+        }
         if !connection.outbox.is_empty() {
             return Sent::More(bytes);
         }
