@@ -1,6 +1,11 @@
 //! How fast a produce request's records are checked: `cargo run --release -p odradek-core
 //! --example check_throughput`. One thread; the median of several rounds.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "a measurement needs a clock; it is no part of the core"
+)]
+
 use std::time::{Duration, Instant};
 
 use odradek_core::record::{

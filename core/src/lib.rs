@@ -17,12 +17,16 @@ extern crate alloc;
 extern crate std;
 
 pub mod broker;
+pub mod bugs;
+mod checkpoint;
+pub mod connection;
 pub mod context;
 pub mod effect;
 pub mod ids;
 pub mod input;
 pub mod log;
 pub mod metadata;
+pub mod partition;
 pub mod read_job;
 pub mod record;
 pub mod report;

@@ -4,3 +4,7 @@
 pub mod config;
 pub mod image;
 pub mod record;
+mod replay;
+mod snapshot;
+pub(crate) mod store;
+pub(crate) mod topics;

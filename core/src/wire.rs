@@ -1,6 +1,6 @@
 //! Kafka's wire protocol: frames, headers, and every message as a table.
 //!
-//! [`frame`] is the way in and out: a frame's bytes become a [`Request`](frame::Request), a
+//! [`frame`] is the way in and out: a frame's bytes become a [`Request`], a
 //! response body becomes an [`effect::Response`](crate::effect::Response), and the other way round
 //! for the client. [`api`] says which APIs and versions there are. A message is declared once, in
 //! [`messages`], in a table that reads like Kafka's own definition; the macro in `table` makes the

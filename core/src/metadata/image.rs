@@ -83,6 +83,7 @@ impl Image {
                 }
             }
             MetadataRecord::Epoch { epoch } => self.epoch = *epoch,
+            MetadataRecord::Snapshot { .. } => {}
         }
     }
 

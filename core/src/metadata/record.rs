@@ -53,6 +53,13 @@ pub enum MetadataRecord {
         /// Its value.
         value: Option<String>,
     },
+    /// The first record of a snapshot, and only there.
+    Snapshot {
+        /// The offset of the metadata log at which it was taken: a replay goes on from there.
+        offset: i64,
+        /// How many records follow.
+        records: i32,
+    },
     /// The broker started after an unclean end: every partition's leader epoch is raised to this.
     Epoch {
         /// The cluster's epoch.
@@ -86,6 +93,7 @@ const PARTITIONS: u8 = 3;
 const REMOVE_TOPIC: u8 = 4;
 const CONFIG: u8 = 5;
 const EPOCH: u8 = 6;
+const SNAPSHOT: u8 = 7;
 
 impl MetadataRecord {
     /// The record's bytes.
@@ -141,6 +149,11 @@ impl MetadataRecord {
                     put_text(&mut out, value);
                 }
             }
+            Self::Snapshot { offset, records } => {
+                out.push(SNAPSHOT);
+                out.extend_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(&records.to_be_bytes());
+            }
             Self::Epoch { epoch } => {
                 out.push(EPOCH);
                 out.extend_from_slice(&epoch.to_be_bytes());
@@ -189,6 +202,10 @@ impl MetadataRecord {
                     value,
                 }
             }
+            SNAPSHOT => Self::Snapshot {
+                offset: i64::from_be_bytes(rest.array()?),
+                records: i32::from_be_bytes(rest.array()?),
+            },
             EPOCH => Self::Epoch {
                 epoch: i32::from_be_bytes(rest.array()?),
             },
@@ -285,6 +302,10 @@ mod tests {
                 value: None,
             },
             MetadataRecord::Epoch { epoch: 5 },
+            MetadataRecord::Snapshot {
+                offset: 7,
+                records: 8,
+            },
         ]
     }
 

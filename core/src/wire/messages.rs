@@ -1,4 +1,6 @@
 //! The messages, one file an API: its request, its response, and the structs inside them.
+//!
+//! A new API is a file here, a line in [`api`](super::api), and a name in `tests/golden/generate`.
 
 pub mod alter_configs;
 pub mod api_versions;

@@ -1,32 +1,40 @@
 //! Tagged fields: the optional tail of every struct in a flexible version (KIP-482).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::fmt;
 
 use super::reader::{DecodeError, Reader};
 use super::writer::Writer;
 
 /// Tagged fields whose tags the table does not know, by rising tag.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TaggedFields(Vec<(u32, Bytes)>);
+///
+/// Every struct of every message has these and hardly any has one, so they take one word.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[expect(
+    clippy::box_collection,
+    reason = "one word instead of three in every element of every array"
+)]
+pub struct TaggedFields(Option<Box<Vec<(u32, Bytes)>>>);
 
 impl TaggedFields {
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
     }
 
     /// How many there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.0.len()
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
     }
 
     /// The fields by rising tag.
     #[must_use]
     pub fn as_slice(&self) -> &[(u32, Bytes)] {
-        &self.0
+        self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Reads the tagged fields of a struct. `known` takes the fields it knows and says so; the
@@ -38,33 +46,46 @@ impl TaggedFields {
         reader: &mut Reader,
         mut known: impl FnMut(u32, &mut Reader) -> Result<bool, DecodeError>,
     ) -> Result<Self, DecodeError> {
-        let count = reader.unsigned_varint()?;
+        let count = reader.unsigned_varint()? as usize;
         let mut unknown = Vec::new();
         let mut in_order = true;
-        for _ in 0..count {
+        for read in 0..count {
             let tag = reader.unsigned_varint()?;
             let size = reader.unsigned_varint()?;
             let mut content = Reader::new(reader.take(size as usize)?);
             if known(tag, &mut content)? {
                 content.finish()?;
-            } else {
-                in_order &= unknown.last().is_none_or(|(last, _)| *last < tag);
-                unknown.push((tag, content.take_rest()));
+                continue;
             }
+            if unknown.is_empty() {
+                // Another field takes two bytes or more.
+                unknown.reserve_exact(1 + (count - read - 1).min(reader.remaining() / 2));
+            }
+            in_order &= unknown.last().is_none_or(|(last, _)| *last < tag);
+            unknown.push((tag, content.take_rest()));
         }
         if !in_order {
             unknown.reverse();
             unknown.sort_by_key(|(tag, _)| *tag);
             unknown.dedup_by_key(|(tag, _)| *tag);
         }
-        Ok(Self(unknown))
+        Ok(unknown.into_iter().collect())
     }
 }
 
 impl FromIterator<(u32, Bytes)> for TaggedFields {
     /// Collects fields whose tags rise.
     fn from_iter<I: IntoIterator<Item = (u32, Bytes)>>(fields: I) -> Self {
-        Self(fields.into_iter().collect())
+        let fields = Vec::from_iter(fields);
+        Self((!fields.is_empty()).then(|| Box::new(fields)))
+    }
+}
+
+impl fmt::Debug for TaggedFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.as_slice().iter().map(|(tag, content)| (tag, content)))
+            .finish()
     }
 }
 
@@ -80,7 +101,7 @@ impl<'a> TagWriter<'a> {
     pub fn begin(writer: &mut Writer, known: u32, unknown: &'a TaggedFields) -> Self {
         writer.put_unsigned_varint(known + unknown.len() as u32);
         Self {
-            unknown: &unknown.0,
+            unknown: unknown.as_slice(),
         }
     }
 
