@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use odradek_core::bugs::Bugs;
 
 use crate::disk::faults::DiskFault;
-use crate::oracle::Mark;
+use crate::oracle::{Check, Mark};
 use crate::trace::Keep;
 use crate::world::{self, Outcome};
 
@@ -37,15 +37,18 @@ pub struct Summary {
     pub faults: BTreeMap<DiskFault, u64>,
     /// In how many seeds each mark was hit.
     pub marks: BTreeMap<Mark, u64>,
-    /// The first seed that failed.
-    pub failed: Option<Outcome>,
+    /// The first seed that failed, then, when asked to go on, the first of each other check.
+    pub failed: Vec<Outcome>,
+    /// How many seeds failed each check.
+    pub failures: BTreeMap<Check, u64>,
 }
 
-/// Runs seeds until one fails. `progress` is told how many are done, in order.
+/// Runs seeds until one fails, or all of them if `keep_going`. `progress` is told how many are done, in order.
 pub fn run(
     seeds: Range<u64>,
     jobs: usize,
     bugs: Bugs,
+    keep_going: bool,
     mut progress: impl FnMut(u64),
 ) -> Summary {
     let next = AtomicU64::new(seeds.start);
@@ -64,7 +67,7 @@ pub fn run(
                         break;
                     }
                     let outcome = world::run(seed, bugs, Keep::None);
-                    if outcome.violation.is_some() {
+                    if outcome.violation.is_some() && !keep_going {
                         stop_at.fetch_min(seed, Ordering::Relaxed);
                     }
                     if send.send(outcome).is_err() {
@@ -80,7 +83,7 @@ pub fn run(
             early.insert(outcome.seed, outcome);
             while let Some(outcome) = early.remove(&turn) {
                 turn += 1;
-                if summary.failed.is_none() {
+                if keep_going || summary.failed.is_empty() {
                     summary.add(outcome);
                     progress(summary.seeds);
                 }
@@ -107,8 +110,12 @@ impl Summary {
         for mark in outcome.marks.keys() {
             *self.marks.entry(*mark).or_default() += 1;
         }
-        if outcome.violation.is_some() {
-            self.failed = Some(outcome);
+        if let Some(violation) = &outcome.violation {
+            let count = self.failures.entry(violation.check).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.failed.push(outcome);
+            }
         }
     }
 }

@@ -48,6 +48,9 @@ Examples:
         /// Print how often each mark was hit
         #[arg(long)]
         coverage: bool,
+        /// Run all seeds, and explain the first failure of each check
+        #[arg(long)]
+        keep_going: bool,
     },
     /// Run one seed again and print its hash; exit code 1 if it fails
     #[command(after_help = "\
@@ -94,7 +97,8 @@ fn main() -> ExitCode {
             bug,
             jobs,
             coverage,
-        } => run(seeds, bug.as_deref(), jobs, coverage),
+            keep_going,
+        } => run(seeds, bug.as_deref(), jobs, coverage, keep_going),
         Action::Replay { seed, bug, trace } => replay(seed, bug.as_deref(), trace),
         Action::Bugs { seeds } => bugs_table(seeds),
     };
@@ -117,6 +121,7 @@ fn run(
     bug: Option<&str>,
     jobs: Option<usize>,
     coverage: bool,
+    keep_going: bool,
 ) -> Result<bool, String> {
     let bugs = plant(bug)?;
     let jobs = jobs.unwrap_or_else(|| {
@@ -125,7 +130,7 @@ fn run(
     let total = seeds.end - seeds.start;
     let terminal = std::io::stderr().is_terminal();
     let stopwatch = Stopwatch::start();
-    let summary = campaign::run(seeds, jobs, bugs, |done| {
+    let summary = campaign::run(seeds, jobs, bugs, keep_going, |done| {
         if terminal && (done % 16 == 0 || done == total) {
             let rate = done as f64 / stopwatch.seconds().max(0.001);
             let left = (total - done) as f64 / rate;
@@ -179,18 +184,18 @@ fn run(
             }
         );
     }
-    match summary.failed {
-        Some(failed) => {
-            // Once more, this time with words.
-            let failed = world::run(failed.seed, bugs, Keep::Last(60));
-            explain(&failed, bug);
-            Ok(false)
-        }
-        None => {
-            println!("no violation");
-            Ok(true)
-        }
+    if summary.failed.is_empty() {
+        println!("no violation");
+        return Ok(true);
     }
+    for (check, count) in &summary.failures {
+        println!("{count} seeds violate {check}");
+    }
+    for failed in &summary.failed {
+        // Once more, this time with words.
+        explain(&world::run(failed.seed, bugs, Keep::Last(60)), bug);
+    }
+    Ok(false)
 }
 
 fn explain(outcome: &Outcome, bug: Option<&str>) {
@@ -247,10 +252,10 @@ fn bugs_table(seeds: Range<u64>) -> Result<bool, String> {
     let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut all_caught = true;
     for name in bugs::names() {
-        let summary = campaign::run(seeds.clone(), jobs, bugs::by_name(name)?, |_| {});
+        let summary = campaign::run(seeds.clone(), jobs, bugs::by_name(name)?, false, |_| {});
         let violation = summary
             .failed
-            .as_ref()
+            .first()
             .and_then(|failed| failed.violation.as_ref());
         match violation {
             Some(violation) => println!(

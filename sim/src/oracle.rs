@@ -196,7 +196,6 @@ pub struct Oracle {
     /// How many fetches had records.
     pub full_fetches: u64,
     now: Mono,
-    last_death: Option<Death>,
     was_loading: bool,
 }
 
@@ -217,7 +216,6 @@ impl Oracle {
             acked_batches: 0,
             full_fetches: 0,
             now: Mono::default(),
-            last_death: None,
             was_loading: false,
         }
     }
@@ -247,8 +245,8 @@ impl Oracle {
         self.now = now;
     }
 
-    /// An effect is about to be handed to the host.
-    pub fn effect(&mut self, effect: &Effect) {
+    /// An effect is about to be handed to the host, whose disk is still as it was.
+    pub fn effect(&mut self, effect: &Effect, disk: &Disk) {
         match effect {
             Effect::Open { file, path, .. } => {
                 self.files.insert(*file, path.clone());
@@ -262,6 +260,7 @@ impl Oracle {
                 if let Some(path) = self.files.get(file).cloned() {
                     let mut bytes = data.header.to_vec();
                     bytes.extend_from_slice(&data.records);
+                    self.recovered(path.parent().as_str(), disk);
                     self.written(&path, position.0, bytes.into());
                 }
             }
@@ -288,12 +287,11 @@ impl Oracle {
         self.expect_recovery(disk);
     }
 
-    /// Loading is over.
+    /// Loading is over. Logs that could not be recovered yet may follow.
     pub fn started(&mut self, disk: &Disk) {
         self.was_loading = false;
-        self.check_recovery(disk);
+        self.metadata_recovered(disk);
         self.check_indexes(disk, false);
-        self.last_death = None;
     }
 
     /// A process died, or stopped.
@@ -301,13 +299,9 @@ impl Oracle {
         if death.is_some() && self.was_loading {
             self.mark(Mark::DiedWhileLoading);
         }
-        // A power loss is not made milder by a process crash that follows it.
-        if self.last_death != Some(Death::Power) {
-            self.last_death = death;
-        }
         self.files.clear();
         self.exchanges.clear();
-        self.models.process_ended();
+        self.models.process_ended(death);
     }
 
     /// A graceful stop is over: all files say what they should.

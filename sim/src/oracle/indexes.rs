@@ -26,7 +26,7 @@ impl Oracle {
         let directories: Vec<String> = self
             .models
             .all()
-            .filter(|log| !log.may_vanish)
+            .filter(|log| !log.may_vanish && !log.is_loading)
             .map(|log| log.directory.clone())
             .collect();
         for directory in directories {

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use odradek_core::ids::FilePath;
 
+use super::Death;
+
 /// All logs, by directory.
 #[derive(Debug, Default)]
 pub struct Models {
@@ -42,8 +44,12 @@ pub struct LogModel {
     pub flush_failed: bool,
     /// What was checked to be on the disk, so that nothing is compared twice.
     pub checked_end: i64,
-    /// What the last start should find, if that was predicted.
+    /// What recovery should find, if that can be said.
     pub predicted_end: Option<i64>,
+    /// It was not recovered yet in this life.
+    pub is_loading: bool,
+    /// The power was lost since it was last recovered.
+    pub lost_power: bool,
 }
 
 /// A batch as it was issued.
@@ -102,8 +108,11 @@ impl Models {
     }
 
     /// What is known of this life's files is over.
-    pub fn process_ended(&mut self) {
+    pub fn process_ended(&mut self, death: Option<Death>) {
         for log in self.logs.values_mut() {
+            log.is_loading = true;
+            // A power loss is not made milder by a process crash that follows it.
+            log.lost_power |= death == Some(Death::Power);
             log.flush_failed = false;
             log.checked_end = 0;
             log.active_segment = None;

@@ -73,14 +73,17 @@ impl Oracle {
 
     /// A segment is cut to a length.
     pub(super) fn cut(&mut self, path: &FilePath, length: u64) {
-        if !is_log(path) || self.was_loading {
-            // What recovery cuts is judged when it is over.
+        if !is_log(path) {
             return;
         }
         let directory = path.parent();
         let Some(log) = self.models.get_mut(directory.as_str()) else {
             return;
         };
+        if log.is_loading {
+            // What recovery cuts is judged when it is over.
+            return;
+        }
         let first = log
             .batches
             .iter()
@@ -105,14 +108,14 @@ impl Oracle {
 
     /// A segment goes.
     pub(super) fn removed(&mut self, path: &FilePath) {
-        if !is_log(path) || self.was_loading {
+        if !is_log(path) {
             return;
         }
         let directory = path.parent();
         let Some(log) = self.models.get_mut(directory.as_str()) else {
             return;
         };
-        if log.may_vanish {
+        if log.may_vanish || log.is_loading {
             return;
         }
         let held: Vec<(i64, i64)> = log

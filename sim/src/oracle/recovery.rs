@@ -7,7 +7,7 @@ use odradek_core::ids::FilePath;
 use odradek_core::log::config::Durability;
 
 use super::model::ModelBatch;
-use super::{Check, Death, Mark, Oracle};
+use super::{Check, Mark, Oracle};
 use crate::batch;
 use crate::disk::Disk;
 
@@ -30,24 +30,50 @@ impl Oracle {
         }
     }
 
-    /// After a start: holds what it kept against what was appended, acknowledged, shown, and sound.
-    pub(super) fn check_recovery(&mut self, disk: &Disk) {
-        let power_under_os =
-            self.durability == Durability::Os && self.last_death == Some(Death::Power);
+    /// The logs whose recovery is not over, or not judged.
+    #[must_use]
+    pub fn loading(&self) -> bool {
+        self.models.all().any(|log| log.is_loading)
+    }
+
+    /// The metadata log was recovered before everything else.
+    pub(super) fn metadata_recovered(&mut self, disk: &Disk) {
         let directories: Vec<String> = self
             .models
             .all()
+            .filter(|log| !log.is_users())
             .map(|log| log.directory.clone())
             .collect();
         for directory in directories {
-            self.check_recovered(&directory, disk, power_under_os);
+            self.recovered(&directory, disk);
         }
     }
 
-    fn check_recovered(&mut self, directory: &str, disk: &Disk, power_under_os: bool) {
+    /// A start is over, and these are all the logs there are: others are gone.
+    pub fn only_these_are_left(&mut self, known: &[String], disk: &Disk) {
+        let directories: Vec<String> = self
+            .models
+            .all()
+            .filter(|log| log.is_loading && log.is_users() && !known.contains(&log.directory))
+            .map(|log| log.directory.clone())
+            .collect();
+        for directory in directories {
+            self.recovered(&directory, disk);
+        }
+    }
+
+    /// The recovery of a log is over: holds what it kept against what was appended, acknowledged,
+    /// shown, and sound. Does nothing if that was done.
+    pub fn recovered(&mut self, directory: &str, disk: &Disk) {
+        let durability = self.durability;
         let Some(log) = self.models.get_mut(directory) else {
             return;
         };
+        if !std::mem::take(&mut log.is_loading) {
+            return;
+        }
+        let lost_power = std::mem::take(&mut log.lost_power);
+        let power_under_os = durability == Durability::Os && lost_power;
         let found = read_log(directory, disk);
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);

@@ -96,7 +96,8 @@ impl Client for Founder {
 
     fn closed(&mut self, connection: ConnectionId, cx: &mut ClientContext<'_>) {
         self.session.lost(connection);
-        cx.after(5 * MILLISECOND, 0);
+        let pause = cx.pause(20 * MILLISECOND);
+        cx.after(pause, 0);
     }
 
     fn finish(&mut self, _: &mut ClientContext<'_>) {

@@ -16,7 +16,6 @@ use super::session::Session;
 use super::{Client, ClientContext};
 use crate::batch::{self, Record};
 use crate::choices::Subsystem;
-use crate::clock::MILLISECOND;
 use crate::swarm::WorkloadMix;
 
 /// Produces records that are all different.
@@ -249,7 +248,7 @@ impl Client for Producer {
             }
         }
         if !self.retries.is_empty() {
-            cx.after(5 * MILLISECOND, 0);
+            self.schedule(cx);
         }
     }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use odradek_core::effect::{Effect, Effects, Response};
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::{Endpoint, Input};
+use odradek_core::log::{LogError, LogState};
 use odradek_core::request::prepare;
 use odradek_core::time::Mono;
 
@@ -39,16 +40,42 @@ impl World {
                 return;
             }
         }
+        self.judge_recovery(number);
         self.oracle.step_over(self.nodes[number].files.is_reading());
         self.schedule_deadline(number);
+    }
+
+    /// Tells the oracle of logs whose recovery is over.
+    fn judge_recovery(&mut self, number: usize) {
+        if !self.oracle.loading() {
+            return;
+        }
+        let node = &self.nodes[number];
+        let Some(broker) = &node.broker else { return };
+        let mut known = Vec::new();
+        for (_, partition) in broker.partitions() {
+            let log = partition.log();
+            match log.state() {
+                LogState::Ready => self.oracle.recovered(log.dir().as_str(), &node.disk),
+                LogState::Offline(LogError::Damaged(damage)) => self.oracle.violate(
+                    Check::PrefixRecovery,
+                    format!("nothing damaged the disk, and a log is offline: {damage}"),
+                ),
+                _ => {}
+            }
+            known.push(log.dir().as_str().to_owned());
+        }
+        if node.accepts {
+            self.oracle.only_these_are_left(&known, &node.disk);
+        }
     }
 
     /// Hands one effect to the host.
     fn issue(&mut self, number: usize, effect: Effect) {
         self.trace
             .line(self.clock.mono(), format_args!("< {effect}"));
-        self.oracle.effect(&effect);
         let node = &mut self.nodes[number];
+        self.oracle.effect(&effect, &node.disk);
         let started = match effect {
             Effect::Open { file, path, length } => {
                 node.files.open(file, &path, length, &node.disk);
