@@ -175,8 +175,9 @@ impl Dump<'_> {
             }));
         }
         let position = batch.position;
-        self.out
-            .line(format_args!("DAMAGE in the batch at position {position}: {problem}"))
+        self.out.line(format_args!(
+            "DAMAGE in the batch at position {position}: {problem}"
+        ))
     }
 
     fn offset_index(&mut self, path: &Path) -> Result<(), Failure> {

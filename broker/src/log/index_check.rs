@@ -252,8 +252,7 @@ impl Entry for TimeEntry {
 
     fn disorder(&self, last: Option<&Self>) -> Option<String> {
         let last = last?;
-        let rises =
-            self.timestamp > last.timestamp && self.relative_offset >= last.relative_offset;
+        let rises = self.timestamp > last.timestamp && self.relative_offset >= last.relative_offset;
         (!rises).then(|| {
             format!(
                 "out of order: timestamp {} at relative offset {} follows {} at {}",

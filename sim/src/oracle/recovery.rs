@@ -102,7 +102,9 @@ impl Oracle {
                 // What lies below the log start may be gone from the model already.
                 None if batch.last_offset < start => {}
                 Some(_) => {
-                    wrong = Some(format!("the batch at {base} is not the one that was written"));
+                    wrong = Some(format!(
+                        "the batch at {base} is not the one that was written"
+                    ));
                     break;
                 }
                 None => {
@@ -117,7 +119,11 @@ impl Oracle {
         let is_users = log.is_users();
         let before_batches = std::mem::replace(&mut log.batches, found.batches);
         for (base, batch) in before_batches {
-            if log.batches.get(&base).is_none_or(|kept| kept.bytes != batch.bytes) {
+            if log
+                .batches
+                .get(&base)
+                .is_none_or(|kept| kept.bytes != batch.bytes)
+            {
                 log.add_ghost(base, batch.bytes);
             }
         }
@@ -150,7 +156,9 @@ impl Oracle {
         if first > start && first > 0 && is_users {
             self.violate(
                 Check::AckedDurable,
-                format!("{directory}: after the start the log begins at {first} instead of {start}"),
+                format!(
+                    "{directory}: after the start the log begins at {first} instead of {start}"
+                ),
             );
         }
         if found.end < promised && !power_under_os {

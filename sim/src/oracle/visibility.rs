@@ -8,7 +8,12 @@ use crate::disk::Disk;
 
 impl Oracle {
     /// Somebody is told a high watermark.
-    pub(super) fn showed_high_watermark(&mut self, directory: &str, high_watermark: i64, disk: &Disk) {
+    pub(super) fn showed_high_watermark(
+        &mut self,
+        directory: &str,
+        high_watermark: i64,
+        disk: &Disk,
+    ) {
         let (safe, why) = self.safe_end(directory, disk);
         let durability = self.durability;
         let Some(log) = self.models.get_mut(directory) else {
@@ -20,13 +25,17 @@ impl Oracle {
         if high_watermark < before {
             self.violate(
                 Check::HighWatermarkMonotonic,
-                format!("{directory}: the high watermark goes back from {before} to {high_watermark}"),
+                format!(
+                    "{directory}: the high watermark goes back from {before} to {high_watermark}"
+                ),
             );
         }
         if high_watermark > end {
             self.violate(
                 Check::HighWatermarkAtMostLogEnd,
-                format!("{directory}: the high watermark is {high_watermark} and the log ends at {end}"),
+                format!(
+                    "{directory}: the high watermark is {high_watermark} and the log ends at {end}"
+                ),
             );
         } else if high_watermark > safe.max(start) {
             let what = match durability {
