@@ -28,7 +28,12 @@ use clap::{Parser, Subcommand};
 
 /// A log broker that speaks Kafka's protocol, and the tools around it.
 #[derive(Debug, Parser)]
-#[command(name = "odradek", version, max_term_width = 100, propagate_version = true)]
+#[command(
+    name = "odradek",
+    version,
+    max_term_width = 100,
+    propagate_version = true
+)]
 #[command(after_help = "\
 Examples:
   odradek serve                                  a broker on 127.0.0.1:9092, data in ./odradek-data

@@ -77,9 +77,8 @@ pub(super) fn client_listener(
 /// # Errors
 /// What is wrong, in words.
 pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
-    let wrong = || {
-        format!("'{text}' is no address: write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
-    };
+    let wrong =
+        || format!("'{text}' is no address: write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092");
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().map_err(|_| wrong())?;
     let host = match host.strip_prefix('[') {
@@ -159,10 +158,7 @@ mod tests {
         for wrong in ["9092", "a", "a:b", "a:70000", "::1:9092", "[::1:9092", ""] {
             assert!(parse_endpoint(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(
-            resolve(&endpoint("", 7)).unwrap().to_string(),
-            "0.0.0.0:7"
-        );
+        assert_eq!(resolve(&endpoint("", 7)).unwrap().to_string(), "0.0.0.0:7");
     }
 
     #[test]
