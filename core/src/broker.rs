@@ -1,9 +1,13 @@
 //! The broker: one match from inputs to effects, without logic of its own.
 
+#[cfg(test)]
+mod harness;
 pub mod inspect;
 mod start;
 mod state;
 mod stop;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use start::{first_record_durable, first_record_lost};
 pub(crate) use state::{State, Timers};

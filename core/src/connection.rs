@@ -96,11 +96,10 @@ impl Connections {
             return;
         };
         self.last_request += 1;
-        let header = request.header();
         open.slots.push_back(Slot {
             id: RequestId(self.last_request),
-            correlation_id: header.map_or(0, |header| header.correlation_id),
-            version: header.map_or(0, |header| header.api_version),
+            correlation_id: request.header().map_or(0, |header| header.correlation_id),
+            version: request.answer_version(),
             overlaps: request.is_produce(),
             state: SlotState::Waiting(request),
         });

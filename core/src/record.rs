@@ -12,6 +12,7 @@ pub mod batch;
 pub mod builder;
 pub mod check;
 pub mod compression;
+mod crc;
 pub mod records;
 mod varint;
 pub mod walk;

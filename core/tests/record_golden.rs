@@ -1,4 +1,5 @@
 //! Batches made by Kafka's own classes, read here; and batches made here, read by others.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

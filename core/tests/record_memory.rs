@@ -1,6 +1,7 @@
 //! What hostile batches may make the broker allocate: a window, whatever they claim.
 //!
 //! One test, since it counts the allocations of the whole process.
+#![allow(clippy::unwrap_used)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -8,6 +8,10 @@
 //! Under the feature `shuttle` only the driver and the hand-over are there, with shuttle's
 //! primitives below them, for the tests that take every decision of the scheduler.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    feature = "shuttle",
+    allow(dead_code, reason = "what only the missing rooms use")
+)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))]
 
 pub mod driver;

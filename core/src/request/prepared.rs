@@ -61,6 +61,15 @@ impl Prepared {
         }
     }
 
+    /// The version in which the answer is written: the request's, but 0 for an ApiVersions whose
+    /// version is not served.
+    pub(crate) fn answer_version(&self) -> i16 {
+        match &self.request {
+            Ok(request) => request.header.api_version,
+            Err(_) => 0,
+        }
+    }
+
     /// The request, or why it is none.
     pub const fn request(&self) -> Result<&Request, &RequestError> {
         self.request.as_ref()

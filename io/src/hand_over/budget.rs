@@ -99,7 +99,6 @@ impl Budget {
     }
 
     /// Whether others wait for bytes to be released.
-    #[cfg(not(feature = "shuttle"))]
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::SeqCst)
     }

@@ -392,6 +392,9 @@ fn a_failed_write_is_reported_once_nothing_is_under_way_and_the_next_append_work
         receive(&client, 3, 16);
         driver.step(frame(&client, 9, b'A', &[7; 61]));
         receive(&client, 1, 16);
+        let disk = driver.host.disk.lock().unwrap();
+        assert_eq!(disk.prefix(), disk.content.len() as u64, "no hole is left");
+        drop(disk);
         driver.abandon();
     };
     shuttle::check_random(run, ITERATIONS);
