@@ -126,11 +126,6 @@ impl<E: Entry> IndexCheck<E> {
     fn next(&self) -> Option<E> {
         self.entries.get(self.at).copied()
     }
-
-    /// How many entries it has.
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
 }
 
 impl IndexCheck<OffsetEntry> {

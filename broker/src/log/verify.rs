@@ -31,7 +31,6 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let logs = match layout::find(&args.path)? {
         Target::Logs(logs) => logs,
         Target::File(FileKind::Log) => vec![LogFiles {
-            dir: args.path.clone(),
             name: args.path.display().to_string(),
             segments: vec![layout::segment_of(&args.path)?],
             epochs: None,
