@@ -431,7 +431,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
             if let Some(file) = work.files.pop() {
                 self.run_file(&file, &mut work);
             } else if let Some(client) = work.connections.pop_front() {
-                self.run_outbox(&client, &mut work);
+                self.run_outbox(&client);
             } else {
                 return;
             }
@@ -464,23 +464,13 @@ impl<G: Guest, H: Host> Driver<G, H> {
     }
 
     /// Sends what waits on a connection, unless another one is at it.
-    fn run_outbox(&self, client: &Arc<Client<H>>, work: &mut Work<H>) {
+    fn run_outbox(&self, client: &Arc<Client<H>>) {
         while !self.is_dead()
             && let Some(queue) = client.outbox.begin_sending()
         {
             if self.send_queue(client, queue) == AfterSending::Leave {
                 break;
             }
-        }
-        if client.outbox.is_drained() {
-            self.locked(|state| {
-                if client.outbox.take_drained() {
-                    let drained = Input::Drained {
-                        connection: client.id,
-                    };
-                    self.handle(state, drained.into(), work);
-                }
-            });
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the edge holds at most. Over a limit there is back-pressure or a clear refusal, never
 //! unbounded memory.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -44,6 +45,34 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// These limits as far as a broker's properties do not say otherwise. Values that are no
+    /// numbers were refused when the configuration was read.
+    #[must_use]
+    pub fn with_properties(mut self, properties: &BTreeMap<String, String>) -> Self {
+        let number = |name: &str| properties.get(name)?.trim().parse::<i64>().ok();
+        // Kafka says "no limit" with -1.
+        let size = |value: i64| usize::try_from(value).unwrap_or(usize::MAX / 2);
+        if let Some(bytes) = number("socket.request.max.bytes") {
+            self.max_request_bytes = size(bytes);
+        }
+        if let Some(bytes) = number("queued.max.request.bytes") {
+            self.max_queued_request_bytes = size(bytes);
+        }
+        if let Some(ms) = number("connections.max.idle.ms") {
+            self.max_idle = u64::try_from(ms).map_or(FOREVER, Duration::from_millis);
+        }
+        if let Some(connections) = number("max.connections") {
+            // More than there are descriptors for would only fail in a less friendly way.
+            self.max_connections = self.max_connections.min(size(connections));
+        }
+        self
+    }
+}
+
+/// Longer than any process lives, and still short enough to add to a time.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Raises the number of descriptors this process may open to what the system allows it, since the
 /// usual 1,024 are soon used up. Returns the number. Call it before
 /// [`Limits::for_this_process`].
@@ -57,4 +86,27 @@ pub fn raise_descriptor_limit() -> u64 {
         tracing::debug!("the limit of open files stays at {:?}", limit.current);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_change_limits_and_minus_one_lifts_them() {
+        let properties = [
+            ("socket.request.max.bytes", "1000"),
+            ("queued.max.request.bytes", "-1"),
+            ("connections.max.idle.ms", " -1 "),
+            ("max.connections", "2147483647"),
+        ];
+        let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let before = Limits::for_this_process();
+        let limits = before.clone().with_properties(&properties.into());
+        assert_eq!(limits.max_request_bytes, 1000);
+        assert!(limits.max_queued_request_bytes > 1 << 40);
+        assert_eq!(limits.max_idle, FOREVER);
+        assert_eq!(limits.max_connections, before.max_connections);
+        assert_eq!(limits.max_in_flight, before.max_in_flight);
+    }
 }

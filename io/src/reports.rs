@@ -12,8 +12,8 @@ macro_rules! by_room {
     };
     ($report:expr, $event:ident) => {
         by_room!($report, $event,
-            "broker" "request" "log" "recovery" "retention" "partition" "metadata" "config"
-            "topic" "group" "producer" "client" "checkpoint" "connection" "storage")
+            "checkpoint" "config" "fetch" "group" "log" "metadata" "partition" "produce" "recovery"
+            "request" "retention" "start" "stop" "topics")
     };
 }
 

@@ -1,7 +1,8 @@
 //! A broker behind a socket: start, accept, stop.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use odradek_core::broker::Broker;
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::Input;
+use odradek_core::metadata::config::{BrokerConfig, ConfigProblem};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,6 +38,8 @@ const THREADS: Threads = Threads {
     flushers: 4,
     workers: 4,
 };
+/// Where random bytes come from.
+const RANDOM: &str = "/dev/urandom";
 /// How long a stop waits for clients to take their last responses.
 const DRAIN: Duration = Duration::from_secs(3);
 /// How long nothing is accepted after descriptors ran out.
@@ -88,8 +92,46 @@ pub enum ServerError {
     },
     /// A thread cannot be started.
     Threads(io::Error),
+    /// The system gives no random bytes.
+    Random(io::Error),
+    /// The configuration makes no sense.
+    Config(ConfigProblem),
     /// The broker gave up, with this message.
     Fatal(String),
+}
+
+impl Server<Broker> {
+    /// Starts a broker with this configuration; what concerns the edge in it (`max.connections`,
+    /// `socket.request.max.bytes`, ...) is taken from its properties. Port 0 picks a free one.
+    /// Otherwise as [`Self::start`].
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_broker(
+        mut config: BrokerConfig,
+        data_dir: PathBuf,
+        listen: SocketAddr,
+    ) -> Result<Self, ServerError> {
+        config.data_dir = data_dir.display().to_string();
+        let options = ServerOptions {
+            data_dir,
+            listen,
+            limits: Limits::for_this_process().with_properties(&config.properties),
+        };
+        Self::start(Broker::new(config, random_seed()?), options).await
+    }
+}
+
+/// A seed for [`Broker::new`], of the system's randomness.
+///
+/// # Errors
+/// If the system has none.
+pub fn random_seed() -> Result<[u8; 32], ServerError> {
+    let mut seed = [0; 32];
+    File::open(RANDOM)
+        .and_then(|mut file| file.read_exact(&mut seed))
+        .map_err(ServerError::Random)?;
+    Ok(seed)
 }
 
 impl<G: Guest> Server<G> {
@@ -343,6 +385,11 @@ impl fmt::Display for ServerError {
                 f,
                 "cannot start a thread: {error}; raise the limit of processes (ulimit -u)"
             ),
+            Self::Random(error) => write!(
+                f,
+                "cannot read random bytes from {RANDOM}: {error}; is /dev there?"
+            ),
+            Self::Config(problem) => problem.fmt(f),
             Self::Fatal(message) => f.write_str(message),
         }
     }
@@ -352,8 +399,8 @@ impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::DataDir(error) => Some(error),
-            Self::Listen { error, .. } | Self::Threads(error) => Some(error),
-            Self::Fatal(_) => None,
+            Self::Listen { error, .. } | Self::Threads(error) | Self::Random(error) => Some(error),
+            Self::Config(_) | Self::Fatal(_) => None,
         }
     }
 }

@@ -1,4 +1,15 @@
 //! A broker inside the process of a test, with one call.
+//!
+//! ```
+//! use odradek_io::test_broker::{TestBroker, TestOptions};
+//!
+//! let mut broker = TestBroker::start(TestOptions::fsync().set("num.partitions", "3"))?;
+//! println!("clients connect to {}", broker.address());
+//! broker.kill();
+//! broker.restart()?;
+//! broker.stop()?;
+//! # Ok::<(), odradek_io::server::ServerError>(())
+//! ```
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -6,13 +17,84 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use odradek_core::broker::Broker;
+use odradek_core::log::config::Durability;
+use odradek_core::metadata::config::BrokerConfig;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::driver::Guest;
 use crate::limits::Limits;
 use crate::recorder::Recorder;
-use crate::server::{Server, ServerError, ServerOptions};
+use crate::server::{Server, ServerError, ServerOptions, random_seed};
+
+/// A [`Broker`] in the test's process: on a free port of 127.0.0.1, in a directory that goes away.
+pub type TestBroker = InProcess<Broker>;
+
+/// How a [`TestBroker`] is set up.
+#[derive(Clone, Debug)]
+pub struct TestOptions {
+    /// When an append counts as acknowledged.
+    pub durability: Durability,
+    /// The data directory; without one, a temporary one that goes away with the broker.
+    pub data_dir: Option<PathBuf>,
+    /// Kafka's broker properties.
+    pub properties: Vec<(String, String)>,
+}
+
+impl TestOptions {
+    /// Acknowledged means flushed.
+    #[must_use]
+    pub const fn fsync() -> Self {
+        Self::new(Durability::Fsync)
+    }
+
+    /// Acknowledged means in the page cache.
+    #[must_use]
+    pub const fn os() -> Self {
+        Self::new(Durability::Os)
+    }
+
+    /// Sets a broker property, by Kafka's name.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        self.properties.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Uses this directory and leaves it there.
+    #[must_use]
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(path.into());
+        self
+    }
+
+    const fn new(durability: Durability) -> Self {
+        Self {
+            durability,
+            data_dir: None,
+            properties: Vec::new(),
+        }
+    }
+}
+
+impl InProcess<Broker> {
+    /// Starts a broker.
+    ///
+    /// # Errors
+    /// If a property is unknown or its value is none, and as [`Server::start`].
+    pub fn start(options: TestOptions) -> Result<Self, ServerError> {
+        let (mut config, _) =
+            BrokerConfig::from_properties(options.properties).map_err(ServerError::Config)?;
+        config.durability = options.durability;
+        let setup = Setup {
+            data_dir: options.data_dir,
+            limits: Limits::for_this_process().with_properties(&config.properties),
+        };
+        let seed = random_seed()?;
+        Self::launch(setup, move || Broker::new(config.clone(), seed), None)
+    }
+}
 
 /// How long a test waits for the runtime of a broker to end.
 const SHUTDOWN: Duration = Duration::from_secs(30);
@@ -64,7 +146,7 @@ impl<G: Guest> InProcess<G> {
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start(
+    pub fn launch(
         setup: Setup,
         make: impl Fn() -> G + Send + 'static,
         make_recorder: Option<MakeRecorder<G>>,

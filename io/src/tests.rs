@@ -3,6 +3,8 @@
 mod toy;
 
 #[cfg(not(feature = "shuttle"))]
+mod broker;
+#[cfg(not(feature = "shuttle"))]
 mod end_to_end;
 #[cfg(feature = "shuttle")]
 mod schedules;

@@ -73,8 +73,6 @@ struct State<P> {
     closing: bool,
     /// Nothing goes out any more, for this reason.
     closed: Option<String>,
-    /// A response was queued since the core last heard that all are sent.
-    undrained: bool,
     /// Requests whose responses have not been sent.
     in_flight: usize,
     /// How many of them stop the task from reading more.
@@ -131,7 +129,6 @@ impl<P> Outbox<P> {
                 full: false,
                 closing: false,
                 closed: None,
-                undrained: false,
                 in_flight: 0,
                 max_in_flight,
                 paused: false,
@@ -151,7 +148,6 @@ impl<P> Outbox<P> {
         if state.closed.is_some() {
             return;
         }
-        state.undrained = true;
         if response.parts.is_empty() {
             // Nothing to send, so nothing to wait for.
             state.answered(1);
@@ -222,22 +218,6 @@ impl<P> Outbox<P> {
         std::mem::take(&mut state.queue)
     }
 
-    /// Whether the core should hear that everything is sent; says so once. Only under the lock of
-    /// the step, so that no response is queued in between.
-    pub(crate) fn take_drained(&self) -> bool {
-        let mut state = lock(&self.state);
-        let drained = state.is_drained();
-        if drained {
-            state.undrained = false;
-        }
-        drained
-    }
-
-    /// Whether [`Self::take_drained`] would say yes.
-    pub(crate) fn is_drained(&self) -> bool {
-        lock(&self.state).is_drained()
-    }
-
     /// Close once everything queued is sent.
     pub(crate) fn close_when_sent(&self) {
         let mut state = lock(&self.state);
@@ -289,10 +269,6 @@ impl<P> Outbox<P> {
 }
 
 impl<P> State<P> {
-    fn is_drained(&self) -> bool {
-        self.undrained && !self.sending && self.queue.is_empty() && self.closed.is_none()
-    }
-
     fn answered(&mut self, responses: usize) {
         self.in_flight = self.in_flight.saturating_sub(responses);
         if self.paused && self.in_flight < self.max_in_flight {
