@@ -494,7 +494,24 @@ impl World {
                     if !self.nodes[0].is_stopping && held.connections == 0 {
                         if (held.requests, held.produces, held.fetches, held.parked) != (0, 0, 0, 0)
                         {
-                            let detail = format!("no connection is left, and there are {held:?}");
+                            let parked: Vec<String> = broker
+                                .partitions()
+                                .filter(|(_, partition)| partition.waiting() > 0)
+                                .map(|(_, partition)| {
+                                    let log = partition.log();
+                                    format!(
+                                        "{} in {} (high watermark {}, end {})",
+                                        partition.waiting(),
+                                        log.dir(),
+                                        partition.high_watermark(),
+                                        log.log_end_offset()
+                                    )
+                                })
+                                .collect();
+                            let detail = format!(
+                                "no connection is left, and there are {held:?}: {}",
+                                parked.join(", ")
+                            );
                             self.oracle
                                 .violate(Check::ClosedConnectionLeaksNothing, detail);
                         }
