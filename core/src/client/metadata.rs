@@ -31,7 +31,6 @@ pub(crate) struct Metadata {
     brokers: BTreeMap<NodeId, Endpoint>,
     controller: Option<NodeId>,
     topics: BTreeMap<TopicName, Topic>,
-    by_id: BTreeMap<TopicId, TopicName>,
     /// What is asked for.
     wanted: BTreeSet<TopicName>,
 
@@ -78,7 +77,6 @@ impl Metadata {
             brokers: BTreeMap::new(),
             controller: None,
             topics: BTreeMap::new(),
-            by_id: BTreeMap::new(),
             wanted: BTreeSet::new(),
             generation: 0,
             update_needed: false,
@@ -109,11 +107,6 @@ impl Metadata {
     /// A topic, if it was asked for and answered.
     pub(crate) fn topic(&self, name: &str) -> Option<&Topic> {
         self.topics.get(name)
-    }
-
-    /// The name of a topic known by this id.
-    pub(crate) fn name_of(&self, id: TopicId) -> Option<&TopicName> {
-        self.by_id.get(&id)
     }
 
     /// What is known of a partition.
@@ -244,7 +237,6 @@ impl Metadata {
             let again = news.error_code.is_retriable();
             // A passing trouble is no reason to forget the leaders.
             if !again || known.is_none_or(|known| known.error.is_some()) {
-                self.forget(name);
                 let topic = Topic {
                     id: TopicId::ZERO,
                     error: Some(news.error_code),
@@ -270,10 +262,6 @@ impl Metadata {
             }
             again |= info.leader.is_none();
         }
-        self.forget(name);
-        if news.topic_id != TopicId::ZERO {
-            self.by_id.insert(news.topic_id, name.clone());
-        }
         let topic = Topic {
             id: news.topic_id,
             error: None,
@@ -281,12 +269,6 @@ impl Metadata {
         };
         self.topics.insert(name.clone(), topic);
         again
-    }
-
-    fn forget(&mut self, name: &TopicName) {
-        if let Some(old) = self.topics.remove(name) {
-            self.by_id.remove(&old.id);
-        }
     }
 
     fn expiry(&self) -> Option<Mono> {
