@@ -30,6 +30,8 @@ pub struct Partition {
     pub(crate) name: String,
     pub(crate) log: Log,
     pub(crate) leader_epoch: LeaderEpoch,
+    /// `min.insync.replicas` of its topic.
+    pub(crate) min_in_sync_replicas: i64,
     high_watermark: Offset,
     /// The log start that retention or DeleteRecords wants; visible once it is durable.
     pub(crate) wanted_log_start: Offset,
@@ -71,6 +73,7 @@ impl Partition {
             name,
             log,
             leader_epoch,
+            min_in_sync_replicas: 1,
             high_watermark: Offset(0),
             wanted_log_start: Offset(0),
             waiting_produces: VecDeque::new(),

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::config::{BrokerConfig, topic_key};
+use super::config::BrokerConfig;
 use super::image::Image;
 use super::record::{MetadataRecord, Resource};
 use super::{replay, snapshot};
@@ -53,8 +53,10 @@ pub(crate) struct MetadataStore {
     durable: Vec<Change>,
     failed: Vec<Change>,
     snapshot: Option<(Sequence, Offset)>,
-    /// End of the log when the last snapshot was taken, or found.
-    snapshot_offset: Offset,
+    /// Bytes appended since the last snapshot.
+    appended_bytes: u64,
+    /// Size of the last snapshot, or of one that was made and found not to be worth it.
+    live_bytes: u64,
     wanted_log_start: Offset,
 }
 
@@ -119,18 +121,13 @@ impl MetadataStore {
         }
     }
 
-    /// A topic's config as it is in force, as a number.
-    pub(crate) fn topic_number(
-        &self,
-        config: &BrokerConfig,
-        topic: TopicId,
-        name: &str,
-    ) -> Option<i64> {
-        let key = topic_key(name)?;
-        let own = self.image.config(&Resource::Topic(topic), name);
-        own.and_then(|value| value.parse().ok())
-            .or_else(|| self.broker_value(config, key.broker_name)?.parse().ok())
-            .or_else(|| key.default.parse().ok())
+    /// `min.insync.replicas` of a topic, as it is in force.
+    pub(crate) fn min_in_sync_replicas(&self, config: &BrokerConfig, topic: TopicId) -> i64 {
+        const NAME: &str = "min.insync.replicas";
+        let own = self.image.config(&Resource::Topic(topic), NAME);
+        own.or_else(|| self.broker_value(config, NAME))
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(1)
     }
 
     /// Whether nothing of a topic is deleted by retention.
@@ -252,6 +249,7 @@ impl MetadataStore {
             LeaderEpoch(self.image.epoch),
         )
         .map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+        self.appended_bytes += batch.bytes.len() as u64;
         records.iter().for_each(|record| self.image.replay(record));
         Ok(())
     }
@@ -372,12 +370,12 @@ impl MetadataStore {
         let next = match result {
             Ok(ReadOutput::Files(files)) => {
                 self.image = Image::default();
+                self.appended_bytes = 0;
                 match files.into_iter().next().flatten() {
                     Some(bytes) => {
                         let (image, offset) =
                             snapshot::decode(bytes).map_err(|why| damaged(snapshot::FILE, &why))?;
                         self.image = image;
-                        self.snapshot_offset = offset;
                         offset
                     }
                     None => Offset(0),
@@ -385,6 +383,7 @@ impl MetadataStore {
             }
             Ok(ReadOutput::Records(read)) => {
                 for batch in &read.batches {
+                    self.appended_bytes += batch.len() as u64;
                     let records =
                         replay::records_of(batch).map_err(|why| damaged(DIRECTORY, &why))?;
                     records.iter().for_each(|record| self.image.replay(record));
@@ -427,18 +426,22 @@ impl MetadataStore {
     fn snapshot_if_due(&mut self, cx: &mut Context<'_>) {
         let Some(log) = self.log.as_ref() else { return };
         let end = log.log_end_offset();
+        let worth_it =
+            |appended, live| appended >= SNAPSHOT_MIN_BYTES.max((SNAPSHOT_RATIO - 1) * live);
         if !self.current
             || self.snapshot.is_some()
-            || log.size_bytes() < SNAPSHOT_MIN_BYTES
-            || end <= self.snapshot_offset
+            || !worth_it(self.appended_bytes, self.live_bytes)
             || log.high_watermark_limit() < end
         {
             return;
         }
         let bytes = snapshot::encode(&self.image, end, cx.now.wall);
-        if log.size_bytes() < SNAPSHOT_RATIO * bytes.len() as u64 {
+        self.live_bytes = bytes.len() as u64;
+        if !worth_it(self.appended_bytes, self.live_bytes) {
             return;
         }
+        // If writing it fails, the next is tried when the log has grown as much again.
+        self.appended_bytes = 0;
         let path = FilePath::from(snapshot::FILE);
         self.snapshot = Some((
             Sequence::start(cx, Owner::Broker, replace_file(&path, bytes)),
@@ -470,8 +473,6 @@ impl MetadataStore {
                 );
             }
         }
-        // After a failure too: the next is tried when the log has grown.
-        self.snapshot_offset = offset;
         self.snapshot = None;
     }
 

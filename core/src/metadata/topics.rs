@@ -441,7 +441,10 @@ pub(crate) fn insert_partition(
 ) {
     let id = log.id();
     state.by_log.insert(id, key);
-    let partition = Partition::new(partition_name(topic, key.index), log, epoch);
+    let mut partition = Partition::new(partition_name(topic, key.index), log, epoch);
+    partition.min_in_sync_replicas = state
+        .metadata
+        .min_in_sync_replicas(&state.config, key.topic);
     state.partitions.insert(key, partition);
     state.touch(id);
 }
