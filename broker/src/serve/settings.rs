@@ -10,9 +10,8 @@ use odradek_core::metadata::config::{BrokerConfig, ConfigProblem};
 use odradek_io::limits::Limits;
 
 use super::Args;
-use super::listeners::{
-    check_advertised, client_listener, parse_endpoint, parse_listeners, resolve,
-};
+use super::listeners::{check_advertised, client_listener, parse_listeners, resolve};
+use crate::address::parse_endpoint;
 use crate::failure::Failure;
 use crate::{files, properties};
 
