@@ -129,7 +129,7 @@ pub struct FileRange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteData {
     /// The batch header with base offset and leader epoch in place.
-    pub header: [u8; crate::effect::BATCH_HEADER_BYTES],
+    pub header: [u8; BATCH_HEADER_BYTES],
     /// What follows the header, sliced from the request's frame.
     pub records: Bytes,
 }

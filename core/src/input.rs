@@ -28,11 +28,6 @@ pub enum Input {
         /// What it holds.
         request: Box<Prepared>,
     },
-    /// All responses queued on the connection have been written to the socket.
-    Drained {
-        /// The connection.
-        connection: ConnectionId,
-    },
     /// The connection is gone; what waits on its behalf is dropped.
     Closed {
         /// The connection.
@@ -204,7 +199,6 @@ impl fmt::Display for Input {
                 connection,
                 request,
             } => write!(f, "request {connection} {request}"),
-            Self::Drained { connection } => write!(f, "drained {connection}"),
             Self::Closed { connection } => write!(f, "closed {connection}"),
             Self::Disk(completion) => write!(f, "disk {completion}"),
             Self::Deadline => f.write_str("deadline"),

@@ -1,0 +1,64 @@
+//! Planted bugs that prove the simulator's oracle: each can be switched on in a build with the
+//! feature `bugs`, and in no other build.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    /// Under `fsync`, acknowledge and show what is written but not flushed.
+    AckBeforeFlush,
+    /// Recovery takes a batch whose CRC does not hold.
+    SkipCrcAtRecovery,
+    /// A failed flush is called again, and its success is believed.
+    RetryFailedFlush,
+    /// A new segment takes records before the name of its file is durable.
+    ForgetDirectorySync,
+    /// A waiting fetch registers in the step after the one in which it found nothing.
+    RegisterAfterCheck,
+    /// An entry of the offset index points to the batch before the one it names.
+    IndexEntryOff,
+}
+
+/// Which bug is planted, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bugs(#[cfg(feature = "bugs")] Option<Bug>);
+
+impl Bugs {
+    /// No bug: the only value there is without the feature.
+    pub const NONE: Self = Self(
+        #[cfg(feature = "bugs")]
+        None,
+    );
+
+    /// Plants a bug.
+    #[cfg(feature = "bugs")]
+    #[must_use]
+    pub const fn plant(bug: Bug) -> Self {
+        Self(Some(bug))
+    }
+
+    /// Whether this bug is planted. Always false, and known so to the compiler, without the
+    /// feature.
+    #[must_use]
+    pub fn has(self, bug: Bug) -> bool {
+        #[cfg(feature = "bugs")]
+        return self.0 == Some(bug);
+        #[cfg(not(feature = "bugs"))]
+        {
+            let _ = bug;
+            false
+        }
+    }
+}
+
+#[cfg(feature = "bugs")]
+impl Bug {
+    /// Every bug, with the name by which the simulator's command line knows it.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("ack-before-flush", Self::AckBeforeFlush),
+        ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
+        ("retry-failed-flush", Self::RetryFailedFlush),
+        ("forget-directory-sync", Self::ForgetDirectorySync),
+        ("register-after-check", Self::RegisterAfterCheck),
+        ("index-entry-off", Self::IndexEntryOff),
+    ];
+}

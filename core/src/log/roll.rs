@@ -1,0 +1,357 @@
+//! Rolling: the files of a new segment, and the closing of the one before.
+//!
+//! Under `fsync` the new segment takes writes only once the one before is closed: flushed, its
+//! indexes complete and flushed; under `os` once the one before is written. In both cases the new
+//! files and their names are durable first: data in a file whose name is lost is lost.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::bugs::Bug;
+use crate::context::Context;
+use crate::effect::{Effect, FileOp};
+use crate::ids::{FilePath, Offset, Position};
+use crate::report::Level;
+
+use super::file_names::SegmentFile;
+use super::segment::{Mark, NewFiles, Phase, Segment};
+use super::tasks::Failure;
+use super::{Durability, Log, RecoveryPoint, Task};
+use super::{offset_index, time_index};
+
+/// Entries of an index that are kept in memory before they are written: at most 10 KiB a log.
+const SPILL_ENTRIES: usize = 512;
+
+/// Index entries on their way to the files.
+#[derive(Debug)]
+pub(crate) struct IndexTask {
+    base: Offset,
+    offset_entries: u32,
+    time_entries: u32,
+    purpose: Purpose,
+}
+
+/// Why index entries are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To free memory. Not flushed.
+    Spill,
+    /// So that the recovery point can move here.
+    Checkpoint(Mark),
+    /// A next segment has begun.
+    CloseSegment,
+    /// The log is being closed.
+    CleanStop,
+}
+
+/// The stages that make a segment's files and their names durable.
+pub(super) fn create_segment(dir: &FilePath, base: Offset) -> Vec<Vec<FileOp>> {
+    let empty = |file: SegmentFile| FileOp::WriteFile {
+        path: file.path(dir, base),
+        bytes: Bytes::new(),
+    };
+    vec![
+        vec![
+            empty(SegmentFile::Log),
+            empty(SegmentFile::Index),
+            empty(SegmentFile::TimeIndex),
+        ],
+        vec![FileOp::SyncDir(dir.clone())],
+    ]
+}
+
+impl Log {
+    /// Moves the next segment that is not open yet towards its first write.
+    pub(super) fn open_next_segment(&mut self, cx: &mut Context<'_>) {
+        if self.undo.is_some() {
+            return;
+        }
+        let bases = self.open_bases();
+        let mut before: Option<&Segment> = None;
+        for base in bases {
+            let segment = self.segments.get(&base).expect("it was just listed");
+            let tail = segment.tail.as_ref().expect("an open segment has a tail");
+            let Phase::Opening { files, .. } = tail.phase else {
+                before = Some(segment);
+                continue;
+            };
+            let ready = match (self.durability, before) {
+                (_, None) => true,
+                (Durability::Fsync, Some(_)) => false,
+                (Durability::Os, Some(before)) => before
+                    .tail
+                    .as_ref()
+                    .is_none_or(|tail| tail.written.position == before.size),
+            };
+            match files {
+                NewFiles::Missing => {
+                    self.set_new_files(base, NewFiles::Creating);
+                    let mut stages = create_segment(&self.dir, base);
+                    if self.bugs.has(Bug::ForgetDirectorySync) {
+                        stages.pop();
+                    }
+                    self.start_task(cx, Task::Create(base), stages);
+                }
+                NewFiles::Durable if ready => self.open_segment(cx, base),
+                NewFiles::Creating | NewFiles::Durable => {}
+            }
+            return;
+        }
+    }
+
+    fn set_new_files(&mut self, base: Offset, state: NewFiles) {
+        let tail = self.segments.get_mut(&base).and_then(|s| s.tail.as_mut());
+        if let Some(Phase::Opening { files, .. }) = tail.map(|tail| &mut tail.phase) {
+            *files = state;
+        }
+    }
+
+    /// Lets the held writes go.
+    fn open_segment(&mut self, cx: &mut Context<'_>, base: Offset) {
+        let segment = self.segments.get_mut(&base).expect("the caller has it");
+        let file = segment.file(cx, self.id, &self.dir);
+        let tail = segment
+            .tail
+            .as_mut()
+            .expect("an opening segment has a tail");
+        let phase = core::mem::replace(&mut tail.phase, Phase::Open);
+        if let Phase::Opening { held, .. } = phase {
+            for (position, data) in held {
+                cx.out.push(Effect::Write {
+                    file,
+                    position,
+                    data,
+                });
+            }
+        }
+    }
+
+    /// The files of a new segment are there, or not.
+    pub(super) fn created(
+        &mut self,
+        cx: &mut Context<'_>,
+        base: Offset,
+        result: Result<(), Failure>,
+    ) {
+        match result {
+            Ok(()) => self.set_new_files(base, NewFiles::Durable),
+            Err(failure) if failure.flush => self.begin_reopen(cx, failure.error),
+            Err(failure) => self.roll_failed(cx, failure.error),
+        }
+    }
+
+    /// Writes index entries where that is due, one segment at a time.
+    pub(super) fn write_indexes(&mut self, cx: &mut Context<'_>) {
+        if self.retry_at.is_some() || self.has_task(|task| matches!(task, Task::Index(_))) {
+            return;
+        }
+        let mut first = true;
+        for base in self.open_bases() {
+            let segment = self.segments.get_mut(&base).expect("it was just listed");
+            let flushed = segment
+                .tail
+                .as_ref()
+                .map(|tail| (tail.flushed, tail.full, tail.written));
+            let (flushed, full, written) = flushed.expect("an open segment has a tail");
+            let all_flushed = flushed.position == segment.size;
+            if core::mem::take(&mut first) {
+                if full && all_flushed {
+                    return self.start_index_task(cx, base, flushed, Purpose::CloseSegment);
+                }
+                if self.closing.is_some() && all_flushed && self.wants_final_index(base) {
+                    return self.start_index_task(cx, base, flushed, Purpose::CleanStop);
+                }
+                if self.checkpoint_wanted && !self.epochs_pending() {
+                    self.checkpoint_wanted = false;
+                    if flushed.next_offset > self.recovery_point.offset {
+                        let purpose = Purpose::Checkpoint(flushed);
+                        return self.start_index_task(cx, base, flushed, purpose);
+                    }
+                    self.flushed_since = None;
+                }
+            }
+            let limit = match self.durability {
+                Durability::Fsync => flushed,
+                Durability::Os => written,
+            };
+            let segment = self.segments.get(&base).expect("it was just listed");
+            let entries = limit.index.offset_entries - segment.offset_entries;
+            if entries as usize >= SPILL_ENTRIES {
+                return self.start_index_task(cx, base, limit, Purpose::Spill);
+            }
+        }
+    }
+
+    fn start_index_task(
+        &mut self,
+        cx: &mut Context<'_>,
+        base: Offset,
+        up_to: Mark,
+        purpose: Purpose,
+    ) {
+        let dir = self.dir.clone();
+        let segment = self.segments.get_mut(&base).expect("the caller has it");
+        let tail = segment.tail.as_mut().expect("an open segment has a tail");
+        let mut time_entries = up_to.index.time_entries;
+        // The entry of a clean stop is not counted: the next append may replace it, so that the
+        // file stays a function of the log's bytes.
+        let mut provisional = None;
+        match purpose {
+            Purpose::CloseSegment => {
+                tail.time_tail.extend(tail.index.add_time_entry(base));
+                time_entries = tail.index.time_entries;
+            }
+            Purpose::CleanStop => provisional = tail.index.clone().add_time_entry(base),
+            Purpose::Spill | Purpose::Checkpoint(_) => {}
+        }
+        let task = IndexTask {
+            base,
+            offset_entries: up_to.index.offset_entries - segment.offset_entries,
+            time_entries: time_entries - segment.time_entries,
+            purpose,
+        };
+        let offsets = tail.offset_tail.iter().take(task.offset_entries as usize);
+        let offsets = offset_index::encode_all(offsets);
+        let times = tail.time_tail.iter().take(task.time_entries as usize);
+        let times = time_index::encode_all(times.chain(&provisional));
+
+        let index = SegmentFile::Index.path(&dir, base);
+        let time_index = SegmentFile::TimeIndex.path(&dir, base);
+        let mut writes = Vec::new();
+        for (path, entries, entry_bytes, bytes) in [
+            (
+                &index,
+                segment.offset_entries,
+                offset_index::ENTRY_BYTES,
+                offsets,
+            ),
+            (
+                &time_index,
+                segment.time_entries,
+                time_index::ENTRY_BYTES,
+                times,
+            ),
+        ] {
+            if !bytes.is_empty() {
+                writes.push(FileOp::WriteAt {
+                    path: path.clone(),
+                    position: Position(u64::from(entries) * entry_bytes),
+                    bytes: Bytes::from(bytes),
+                });
+            }
+        }
+        let mut stages = Vec::new();
+        if purpose == Purpose::Spill {
+            tail.indexes_unsynced = true;
+        } else if !writes.is_empty() || tail.indexes_unsynced {
+            stages.push(vec![FileOp::SyncFile(index), FileOp::SyncFile(time_index)]);
+        }
+        stages.insert(0, writes);
+        self.start_task(cx, Task::Index(task), stages);
+    }
+
+    /// Index entries are in the files, or not.
+    pub(super) fn index_written(
+        &mut self,
+        cx: &mut Context<'_>,
+        task: &IndexTask,
+        result: Result<(), Failure>,
+    ) {
+        if !self.is_running() {
+            return;
+        }
+        if let Err(failure) = result {
+            return self.index_failed(cx, task, failure);
+        }
+        let Some(segment) = self.segments.get_mut(&task.base) else {
+            return;
+        };
+        let Some(tail) = segment.tail.as_mut() else {
+            return;
+        };
+        // A failed roll may have taken the last entry back meanwhile.
+        let offsets = (task.offset_entries as usize).min(tail.offset_tail.len());
+        let times = (task.time_entries as usize).min(tail.time_tail.len());
+        tail.offset_tail.drain(..offsets);
+        tail.time_tail.drain(..times);
+        segment.offset_entries += offsets as u32;
+        segment.time_entries += times as u32;
+        if task.purpose != Purpose::Spill {
+            tail.indexes_unsynced = false;
+        }
+        match task.purpose {
+            Purpose::Spill => {}
+            Purpose::Checkpoint(mark) => self.move_recovery_point(task.base, mark),
+            Purpose::CloseSegment if tail.full => self.close_segment(task.base),
+            Purpose::CloseSegment => {}
+            Purpose::CleanStop => {
+                let mark = tail.flushed;
+                self.final_index_written(task.base, mark);
+            }
+        }
+    }
+
+    fn index_failed(&mut self, cx: &mut Context<'_>, task: &IndexTask, failure: Failure) {
+        if failure.flush {
+            return self.begin_reopen(cx, failure.error);
+        }
+        let full = self
+            .segments
+            .get(&task.base)
+            .and_then(|segment| segment.tail.as_ref())
+            .is_some_and(|tail| tail.full);
+        match task.purpose {
+            Purpose::CloseSegment if self.durability == Durability::Fsync && full => {
+                self.roll_failed(cx, failure.error);
+            }
+            _ if self.closing.is_some() => self.close_failed(cx, &failure.error),
+            _ => {
+                cx.report(
+                    Level::Warn,
+                    "log",
+                    alloc::format!(
+                        "dir={} index entries wait to be written: {}",
+                        self.dir,
+                        failure.error
+                    ),
+                );
+                self.retry_at = Some(cx.now.mono.plus_ms(1_000));
+            }
+        }
+    }
+
+    /// All of a segment is flushed and another follows.
+    fn close_segment(&mut self, base: Offset) {
+        let segment = self.segments.get_mut(&base).expect("it was just written");
+        let tail = segment.tail.take().expect("it was just written");
+        segment.max_timestamp = Some(tail.index.max_timestamp);
+        let next = segment.next_offset;
+        self.move_recovery_point(next, Mark::start_of(next));
+    }
+
+    /// Everything below `mark` in the segment at `base` is flushed, indexes too.
+    pub(super) fn move_recovery_point(&mut self, base: Offset, mark: Mark) {
+        // A recovery point vouches for the epochs below it too.
+        if self.epochs_pending() {
+            self.next_recovery_point = Some((base, mark));
+            return;
+        }
+        self.next_recovery_point = None;
+        if mark.next_offset < self.recovery_point.offset {
+            return;
+        }
+        self.recovery_point = RecoveryPoint {
+            offset: mark.next_offset,
+            segment_base: base,
+            position: Position(mark.position),
+            max_timestamp: mark.index.max_timestamp,
+            offset_of_max_timestamp: mark.index.offset_of_max_timestamp,
+            offset_index_entries: mark.index.offset_entries,
+            time_index_entries: mark.index.time_entries,
+        };
+        self.recovery_point_moved = true;
+        self.flushed_since = None;
+    }
+}

@@ -1,0 +1,247 @@
+//! A segment: one log file and its two indexes.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::context::{Context, LogId};
+use crate::effect::{Effect, WriteData};
+use crate::ids::{FileId, FilePath, Offset, Position};
+use crate::time::Wall;
+
+use super::file_names::SegmentFile;
+use super::index_builder::IndexState;
+use super::offset_index::OffsetEntry;
+use super::time_index::TimeEntry;
+use super::verified::Verified;
+
+/// A segment of the log.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// Offset of its first record, and its name.
+    pub(crate) base: Offset,
+    /// The offset that follows its last record.
+    pub(crate) next_offset: Offset,
+    /// Bytes of its log file, those still to be written included.
+    pub(crate) size: u64,
+    /// The log file's id, once something needed it.
+    pub(crate) file: Option<FileId>,
+    /// Entries of the offset index that are in the file.
+    pub(crate) offset_entries: u32,
+    /// Entries of the time index that are in the file.
+    pub(crate) time_entries: u32,
+    /// Largest timestamp, or -1; `None` if it was not read yet. A segment with a tail has it there.
+    pub(crate) max_timestamp: Option<i64>,
+    /// Whether its indexes were built or checked in this process.
+    pub(crate) checked_indexes: bool,
+    /// What was appended, scanned or checked at a read in this process.
+    pub(crate) verified: Verified,
+    /// What only a segment has that is not closed.
+    pub(crate) tail: Option<Box<Tail>>,
+}
+
+/// The part of a segment that is still on its way to the disk. A segment is closed, and loses its
+/// tail, once all its bytes and index entries are flushed and a next segment is there.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    pub(crate) phase: Phase,
+    /// Whether a next segment has begun: nothing is appended here any more.
+    pub(crate) full: bool,
+    /// Ends of batches above what is flushed (under `os`: above what is written), rising.
+    pub(crate) marks: VecDeque<Mark>,
+    /// The last batch that is written.
+    pub(crate) written: Mark,
+    /// The last batch that is flushed.
+    pub(crate) flushed: Mark,
+    /// While a flush is under way: what was written when it was asked for.
+    pub(crate) flushing: Option<Mark>,
+    /// The indexes at the end of the segment.
+    pub(crate) index: IndexState,
+    /// Entries of the offset index that are not in the file yet.
+    pub(crate) offset_tail: VecDeque<OffsetEntry>,
+    /// Entries of the time index that are not in the file yet.
+    pub(crate) time_tail: VecDeque<TimeEntry>,
+    /// Whether index entries were written but not flushed.
+    pub(crate) indexes_unsynced: bool,
+    /// Largest timestamp of the first batch.
+    pub(crate) first_timestamp: Option<i64>,
+    /// When the segment began, for records without timestamps.
+    pub(crate) created: Wall,
+}
+
+/// Whether a segment's files are there.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Not yet, or the segment before is not ready: writes are held back.
+    Opening {
+        files: NewFiles,
+        held: Vec<(Position, WriteData)>,
+    },
+    /// Writes go to the file.
+    Open,
+}
+
+/// The files of a segment that is being created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewFiles {
+    Missing,
+    Creating,
+    Durable,
+}
+
+/// A boundary between two batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Where the batch before it ends.
+    pub(crate) position: u64,
+    /// The offset that follows it.
+    pub(crate) next_offset: Offset,
+    /// The indexes up to it.
+    pub(crate) index: IndexState,
+}
+
+impl Mark {
+    pub(crate) const fn start_of(base: Offset) -> Self {
+        Self {
+            position: 0,
+            next_offset: base,
+            index: IndexState::start_of(base),
+        }
+    }
+}
+
+impl Segment {
+    /// A new, empty segment whose files are not there yet.
+    pub(crate) fn new(base: Offset, created: Wall) -> Self {
+        let phase = Phase::Opening {
+            files: NewFiles::Missing,
+            held: Vec::new(),
+        };
+        Self {
+            base,
+            next_offset: base,
+            size: 0,
+            file: None,
+            offset_entries: 0,
+            time_entries: 0,
+            max_timestamp: None,
+            checked_indexes: true,
+            verified: Verified::default(),
+            tail: Some(Box::new(Tail::at(Mark::start_of(base), phase, created))),
+        }
+    }
+
+    /// The log file's id; binds one if there is none yet.
+    pub(crate) fn file(&mut self, cx: &mut Context<'_>, log: LogId, dir: &FilePath) -> FileId {
+        if let Some(file) = self.file {
+            return file;
+        }
+        let length = self
+            .tail
+            .as_ref()
+            .map_or(self.size, |tail| tail.written.position);
+        let file = cx.routes.new_file(log);
+        self.file = Some(file);
+        cx.out.push(Effect::Open {
+            file,
+            path: SegmentFile::Log.path(dir, self.base),
+            length: Position(length),
+        });
+        file
+    }
+
+    /// Bytes of its log file that readers may see when they may see offsets below `limit`.
+    pub(crate) fn visible_bytes(&self, limit: Offset) -> u64 {
+        let Some(tail) = &self.tail else {
+            return self.size;
+        };
+        if limit >= self.next_offset {
+            return self.size;
+        }
+        let below = tail.marks.partition_point(|mark| mark.next_offset <= limit);
+        below
+            .checked_sub(1)
+            .and_then(|last| tail.marks.get(last))
+            .into_iter()
+            .chain([&tail.written, &tail.flushed])
+            .filter(|mark| mark.next_offset <= limit)
+            .map(|mark| mark.position)
+            .max()
+            .unwrap_or(tail.written.position)
+    }
+
+    /// Forgets the batches above `mark`, which never became visible.
+    pub(crate) fn cut_to(&mut self, mark: Mark) {
+        let tail = self
+            .tail
+            .as_mut()
+            .expect("only a segment with a tail is cut");
+        self.size = mark.position;
+        self.next_offset = mark.next_offset;
+        self.verified.cut(mark.position);
+        tail.full = false;
+        tail.marks.retain(|m| m.position <= mark.position);
+        tail.index = mark.index;
+        tail.offset_tail
+            .truncate((mark.index.offset_entries - self.offset_entries) as usize);
+        tail.time_tail
+            .truncate((mark.index.time_entries - self.time_entries) as usize);
+        if mark.position == 0 {
+            tail.first_timestamp = None;
+        }
+    }
+}
+
+impl Tail {
+    /// A segment all of which is flushed up to `end`.
+    pub(crate) fn at(end: Mark, phase: Phase, created: Wall) -> Self {
+        Self {
+            phase,
+            full: false,
+            marks: VecDeque::new(),
+            written: end,
+            flushed: end,
+            flushing: None,
+            index: end.index,
+            offset_tail: VecDeque::new(),
+            time_tail: VecDeque::new(),
+            indexes_unsynced: false,
+            first_timestamp: None,
+            created,
+        }
+    }
+
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Everything below `up_to` is written. `forget` drops the marks that only a flush would need.
+    pub(crate) fn note_written(&mut self, up_to: Position, forget: bool) {
+        let count = self.marks.partition_point(|mark| mark.position <= up_to.0);
+        if let Some(last) = count.checked_sub(1).and_then(|last| self.marks.get(last))
+            && last.position > self.written.position
+        {
+            self.written = *last;
+        }
+        if forget && self.flushing.is_none() {
+            self.marks.drain(..count);
+        }
+    }
+
+    /// Everything below `up_to` is flushed.
+    pub(crate) fn note_flushed(&mut self, up_to: Position) {
+        let count = self.marks.partition_point(|mark| mark.position <= up_to.0);
+        let newest = count.checked_sub(1).and_then(|last| self.marks.get(last));
+        let asked = self.flushing.take().filter(|mark| mark.position <= up_to.0);
+        for mark in newest.copied().into_iter().chain(asked) {
+            if mark.position > self.flushed.position {
+                self.flushed = mark;
+            }
+            // A flush may report what the write's own completion has not yet.
+            if mark.position > self.written.position {
+                self.written = mark;
+            }
+        }
+        self.marks.drain(..count);
+    }
+}

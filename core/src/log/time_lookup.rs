@@ -1,0 +1,255 @@
+//! Finds the first record at or after a timestamp (ListOffsets, KIP-79), inside compressed batches
+//! too. A pure function of the files.
+
+use alloc::vec::Vec;
+
+use crate::ids::{FilePath, LeaderEpoch, Offset, Position};
+use crate::input::{DiskError, ReadFiles};
+use crate::record::batch::verify_crc;
+use crate::record::check::Limits;
+use crate::record::records::BatchRecords;
+
+use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
+use super::error::{BadBatch, Damage, DamageKind};
+use super::file_names::SegmentFile;
+use super::offset_index::{self, OffsetEntry};
+use super::scan_segment::present;
+use super::time_index::{self, TimeEntry};
+
+/// What to look for, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeLookup {
+    /// The log's directory.
+    pub dir: FilePath,
+    /// The timestamp; `None` looks for the first record with the largest one.
+    pub timestamp: Option<i64>,
+    /// Only records at or above this offset.
+    pub start: Offset,
+    /// Only records below this offset.
+    pub limit: Offset,
+    /// The segments that hold such records, rising.
+    pub segments: Vec<TimeSegment>,
+}
+
+/// A segment to look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeSegment {
+    /// Its base offset.
+    pub base: Offset,
+    /// The offset that follows its last record.
+    pub next_offset: Offset,
+    /// Where what may be read of it ends.
+    pub end: Position,
+    /// Its largest timestamp, or -1; `None` if only its time index knows.
+    pub max_timestamp: Option<i64>,
+    /// Entries of the offset index that are in the file.
+    pub offset_entries: u32,
+    /// Entries of the time index that are in the file.
+    pub time_entries: u32,
+    /// Whether the files' entries are known to be in order.
+    pub checked: bool,
+    /// Entries that are not in the file yet.
+    pub offset_tail: Vec<OffsetEntry>,
+    /// Entries that are not in the file yet.
+    pub time_tail: Vec<TimeEntry>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeFound {
+    /// The record, if there is one.
+    pub found: Option<TimestampOffset>,
+    /// A batch that does not pass its checks, which ended the search.
+    pub damage: Option<Damage>,
+    /// Segments whose indexes are not in order.
+    pub wrong_indexes: Vec<Offset>,
+}
+
+/// A record found by its timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampOffset {
+    /// The record's timestamp in milliseconds.
+    pub timestamp: i64,
+    /// Its offset.
+    pub offset: Offset,
+    /// The leader epoch of its batch.
+    pub leader_epoch: LeaderEpoch,
+}
+
+impl TimeLookup {
+    /// Runs the job.
+    pub fn run(&self, files: &mut dyn ReadFiles) -> Result<TimeFound, DiskError> {
+        let mut result = TimeFound::default();
+        let mut maxima = Vec::new();
+        for segment in &self.segments {
+            let max = match segment.max_timestamp {
+                Some(max) => max,
+                None => self.last_indexed_timestamp(files, segment)?,
+            };
+            maxima.push(max);
+        }
+        let timestamp = match self.timestamp {
+            Some(timestamp) => timestamp,
+            None => match maxima.iter().copied().max() {
+                Some(max) if max >= 0 => max,
+                _ => return Ok(result),
+            },
+        };
+        for (segment, max) in self.segments.iter().zip(maxima) {
+            if max < timestamp {
+                continue;
+            }
+            self.look_into(files, segment, timestamp, &mut result)?;
+            if result.found.is_some() || result.damage.is_some() {
+                break;
+            }
+        }
+        Ok(result)
+    }
+
+    /// The largest timestamp of a closed segment is in the last entry of its time index.
+    fn last_indexed_timestamp(
+        &self,
+        files: &mut dyn ReadFiles,
+        segment: &TimeSegment,
+    ) -> Result<i64, DiskError> {
+        let Some(last) = segment.time_entries.checked_sub(1) else {
+            return Ok(-1);
+        };
+        let path = SegmentFile::TimeIndex.path(&self.dir, segment.base);
+        let entry = present(time_index::entry_at(files, &path, last))?.flatten();
+        // Without it, the segment has to be looked into.
+        Ok(entry.map_or(i64::MAX, |entry| entry.timestamp))
+    }
+
+    fn look_into(
+        &self,
+        files: &mut dyn ReadFiles,
+        segment: &TimeSegment,
+        timestamp: i64,
+        result: &mut TimeFound,
+    ) -> Result<(), DiskError> {
+        let mut position = match self.floor(files, segment, timestamp)? {
+            Some(position) => position,
+            None => {
+                result.wrong_indexes.push(segment.base);
+                0
+            }
+        };
+        let log = SegmentFile::Log.path(&self.dir, segment.base);
+        let mut reader = BatchReader::new(files, log, HEADER_WINDOW_BYTES);
+        let mut expected = segment.base;
+        let damage = |position: u64, offset: Offset, bad: BadBatch| {
+            Some(Damage {
+                file: SegmentFile::Log.path(&self.dir, segment.base),
+                position: Position(position),
+                offset,
+                kind: DamageKind::Batch(bad),
+            })
+        };
+        while position < segment.end.0 {
+            let header = match reader.header_at(position, segment.end.0)? {
+                Ok(header) => header,
+                Err(bad) => {
+                    result.damage = damage(position, expected, bad);
+                    return Ok(());
+                }
+            };
+            if header.base_offset >= self.limit {
+                return Ok(());
+            }
+            if header.max_timestamp >= timestamp && header.next_offset() > self.start {
+                let bytes = reader.batch(position, &header)?;
+                let records = BatchRecords::open(&bytes, Limits::default().max_decompressed_bytes);
+                let (true, Ok(records)) = (verify_crc(&bytes), records) else {
+                    result.damage = damage(position, header.base_offset, BadBatch::Crc);
+                    return Ok(());
+                };
+                let wanted = records
+                    .iter()
+                    .map_while(Result::ok)
+                    .find(|record| record.timestamp >= timestamp && record.offset >= self.start);
+                if let Some(record) = wanted.filter(|record| record.offset < self.limit) {
+                    result.found = Some(TimestampOffset {
+                        timestamp: record.timestamp,
+                        offset: record.offset,
+                        leader_epoch: header.leader_epoch,
+                    });
+                    return Ok(());
+                }
+            }
+            position += header.size_bytes();
+            expected = header.next_offset();
+        }
+        Ok(())
+    }
+
+    /// A batch boundary before which no record can be the one. `None` if the indexes make no sense.
+    fn floor(
+        &self,
+        files: &mut dyn ReadFiles,
+        segment: &TimeSegment,
+        timestamp: i64,
+    ) -> Result<Option<u64>, DiskError> {
+        let times = SegmentFile::TimeIndex.path(&self.dir, segment.base);
+        let offsets = SegmentFile::Index.path(&self.dir, segment.base);
+        if !segment.checked {
+            let relative_end = (segment.next_offset.0 - segment.base.0).unsigned_abs();
+            let time = time_index::check(files, &times, segment.time_entries, relative_end);
+            let offset =
+                offset_index::check(files, &offsets, segment.offset_entries, segment.end.0);
+            let in_order =
+                present(time)?.flatten().is_some() && present(offset)?.flatten().is_some();
+            if !in_order {
+                return Ok(None);
+            }
+        }
+        // Everything up to the batch of an entry is at most as new as the entry says.
+        let tail = segment.time_tail.iter().rev();
+        let time = match tail.clone().find(|entry| entry.timestamp <= timestamp) {
+            Some(entry) => Some(*entry),
+            None => present(time_index::floor(
+                files,
+                &times,
+                segment.time_entries,
+                timestamp,
+            ))?
+            .flatten(),
+        };
+        let by_time = time.map_or(0, |entry| u64::from(entry.relative_offset));
+        let by_start = u64::try_from(self.start.0 - segment.base.0).unwrap_or(0);
+        let relative = by_time.max(by_start);
+        let tail = segment.offset_tail.iter().rev();
+        let entry = match tail
+            .clone()
+            .find(|entry| u64::from(entry.relative_offset) <= relative)
+        {
+            Some(entry) => Some(*entry),
+            None => present(offset_index::floor(
+                files,
+                &offsets,
+                segment.offset_entries,
+                relative,
+            ))?
+            .flatten(),
+        };
+        let Some(entry) = entry else {
+            return Ok(Some(0));
+        };
+        let position = u64::from(entry.position);
+        let log = SegmentFile::Log.path(&self.dir, segment.base);
+        let mut reader = BatchReader::new(files, log, 0);
+        let named = reader.header_at(position, segment.end.0)?;
+        let expected = segment.base.plus(i64::from(entry.relative_offset));
+        let right = named.is_ok_and(|header| header.last_offset() == expected);
+        // Behind what may be read, the segment's beginning is as good a place.
+        let beyond = position >= segment.end.0;
+        Ok(if right {
+            Some(position)
+        } else if beyond {
+            Some(0)
+        } else {
+            None
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! After a failed or short write (promise 7): the log goes back to what is written, whole batches
+//! only, and answers with an error what is taken back. Nobody has seen those offsets: they lie above
+//! the high watermark. The next append tries again.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::context::Context;
+use crate::effect::FileOp;
+use crate::ids::{FileId, Offset, Position};
+use crate::input::DiskError;
+use crate::report::Level;
+
+use super::file_names::SegmentFile;
+use super::segment::{Mark, NewFiles, Phase};
+use super::tasks::Failure;
+use super::{Log, LogState, Lost, Task};
+
+/// No more than one report of a failed write in this time: a full disk fails every append.
+const REPORT_EVERY_MS: u64 = 10_000;
+
+/// What must be done before the log takes records again.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    /// The file to cut, and where.
+    cut: Option<(FileId, Position)>,
+    /// Segments that were begun and are not wanted now.
+    remove: Vec<Offset>,
+    running: bool,
+}
+
+impl Log {
+    /// A write of `file` failed or was short; `written` is the end of the written prefix.
+    pub fn on_write_failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: FileId,
+        written: Position,
+        error: DiskError,
+    ) {
+        if !self.is_running() || self.load.is_some() {
+            return;
+        }
+        let Some(segment) = self.segment_of(file) else {
+            return;
+        };
+        let base = segment.base;
+        let tail = segment.tail.as_mut().expect("an open segment has a tail");
+        tail.note_written(written, false);
+        let mark = tail.written;
+        let cut = Some((file, Position(mark.position)));
+        self.take_back(cx, base, mark, cut, error);
+        self.advance(cx);
+    }
+
+    /// A new segment could not be made, or the one before not be closed: what waits for it is taken
+    /// back.
+    pub(super) fn roll_failed(&mut self, cx: &mut Context<'_>, error: DiskError) {
+        if !self.is_running() {
+            return;
+        }
+        let mut last_open = None;
+        for base in self.open_bases() {
+            let segment = self.segments.get(&base).expect("it was just listed");
+            let tail = segment.tail.as_ref().expect("an open segment has a tail");
+            if tail.is_open() {
+                let ends = tail.marks.back().into_iter();
+                let end = ends
+                    .chain([&tail.written, &tail.flushed])
+                    .max_by_key(|mark| mark.position);
+                last_open = Some((base, *end.expect("there are at least two")));
+            }
+        }
+        // With no open segment before it, the new one follows a closed segment. It stays, empty, and
+        // its files are made with the next append.
+        let Some((base, mark)) = last_open.or_else(|| {
+            let base = self.open_bases().first().copied()?;
+            Some((base, Mark::start_of(base)))
+        }) else {
+            return;
+        };
+        self.take_back(cx, base, mark, None, error);
+    }
+
+    /// The log ends at `mark`, in the segment at `base`, now.
+    fn take_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        base: Offset,
+        mark: Mark,
+        cut: Option<(FileId, Position)>,
+        error: DiskError,
+    ) {
+        let mut remove = Vec::new();
+        while let Some((&last, segment)) = self.segments.last_key_value() {
+            if last <= base {
+                break;
+            }
+            debug_assert!(
+                segment.file.is_none(),
+                "nothing was written behind a failed write"
+            );
+            remove.push(last);
+            self.segments.remove(&last);
+        }
+        let segment = self.segments.get_mut(&base).expect("the caller has it");
+        segment.cut_to(mark);
+        if let Some(tail) = &mut segment.tail
+            && let Phase::Opening { files, held } = &mut tail.phase
+        {
+            held.clear();
+            *files = NewFiles::Missing;
+        }
+        let end = mark.next_offset;
+        self.epochs.truncate(end);
+        self.recent.cut(end);
+        self.note_lost(end, &error);
+        if self
+            .reported_failure
+            .is_none_or(|at| cx.now.mono.ms_since(at) >= REPORT_EVERY_MS)
+        {
+            self.reported_failure = Some(cx.now.mono);
+            cx.report(
+                Level::Error,
+                "log",
+                alloc::format!(
+                    "dir={} offset={end} a write failed: {error}; nothing acknowledged is lost, the \
+                     next append tries again",
+                    self.dir
+                ),
+            );
+        }
+        self.state = LogState::StorageFailed(error);
+        match &mut self.undo {
+            Some(undo) => {
+                undo.cut = cut.or(undo.cut);
+                undo.remove.extend(remove);
+            }
+            None => {
+                self.undo = Some(Undo {
+                    cut,
+                    remove,
+                    running: false,
+                });
+            }
+        }
+    }
+
+    /// Whoever waits for an offset at or above `from` fails.
+    pub(super) fn note_lost(&mut self, from: Offset, error: &DiskError) {
+        let from = self.lost.as_ref().map_or(from, |lost| lost.from.min(from));
+        self.lost = Some(Lost {
+            from,
+            error: error.clone(),
+        });
+    }
+
+    /// Cuts the file and removes what was begun, once nothing else is at work on those files.
+    pub(super) fn advance_undo(&mut self, cx: &mut Context<'_>) {
+        if self.has_task(|task| matches!(task, Task::Create(_))) {
+            return;
+        }
+        let Some(undo) = self.undo.as_mut().filter(|undo| !undo.running) else {
+            return;
+        };
+        undo.running = true;
+        let mut ops = Vec::new();
+        if let Some((file, length)) = undo.cut {
+            ops.push(FileOp::Truncate { file, length });
+        }
+        for base in &undo.remove {
+            for file in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
+                ops.push(FileOp::RemoveFile(file.path(&self.dir, *base)));
+            }
+        }
+        let mut stages = vec![ops];
+        if !undo.remove.is_empty() {
+            stages.push(vec![FileOp::SyncDir(self.dir.clone())]);
+        }
+        self.start_task(cx, Task::Undo, stages);
+    }
+
+    pub(super) fn undone(&mut self, cx: &mut Context<'_>, result: Result<(), Failure>) {
+        let undo = self.undo.take();
+        if !self.is_running() {
+            return;
+        }
+        if let Err(failure) = result {
+            // Nothing is known of the file any more but what a start would find out.
+            return self.begin_reopen(cx, failure.error);
+        }
+        if let Some((file, _)) = undo.and_then(|undo| undo.cut)
+            && let Some(tail) = self.segment_of(file).and_then(|s| s.tail.as_mut())
+        {
+            // A flush that was queued behind the failed write was dropped.
+            tail.flushing = None;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! gzip (RFC 1952): the header and the trailer are ours, the deflate stream is the library's.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
+
+use super::{CompressionError, Output, Stop, take, take_array};
+
+/// Bytes of output at a time.
+const WINDOW_BYTES: usize = 32 << 10;
+
+/// Magic, deflate, no flags, no time, no level, unknown system: as Java writes it, but for a system
+/// of 0 there.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+
+const HEADER_CRC: u8 = 1 << 1;
+const EXTRA: u8 = 1 << 2;
+const NAME: u8 = 1 << 3;
+const COMMENT: u8 = 1 << 4;
+const RESERVED: u8 = 0b1110_0000;
+
+pub(super) fn compress(records: &[u8]) -> Vec<u8> {
+    let mut deflate = Compress::new(flate2::Compression::default(), false);
+    let mut out = Vec::with_capacity(64 + records.len() / 4);
+    out.extend_from_slice(&HEADER);
+    loop {
+        out.reserve(out.len().max(WINDOW_BYTES) / 2);
+        let consumed = usize::try_from(deflate.total_in()).unwrap_or(usize::MAX);
+        let status = deflate
+            .compress_vec(
+                records.get(consumed..).unwrap_or_default(),
+                &mut out,
+                FlushCompress::Finish,
+            )
+            .expect("deflate fails only if it is used wrongly");
+        if status == Status::StreamEnd {
+            break;
+        }
+    }
+    let mut crc = Crc::new();
+    crc.update(records);
+    out.extend_from_slice(&crc.sum().to_le_bytes());
+    out.extend_from_slice(&crc.amount().to_le_bytes());
+    out
+}
+
+pub(super) fn decompress<E>(mut payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {
+    let mut inflate = Decompress::new(false);
+    let mut window = vec![0; WINDOW_BYTES];
+    // Members may follow one another and count as one (RFC 1952, 2.2), as Java reads them.
+    loop {
+        skip_header(&mut payload)?;
+        inflate_member(&mut inflate, &mut window, &mut payload, output)?;
+        if payload.is_empty() {
+            return Ok(());
+        }
+        inflate.reset(false);
+    }
+}
+
+fn inflate_member<E>(
+    inflate: &mut Decompress,
+    window: &mut [u8],
+    payload: &mut &[u8],
+    output: &mut Output<'_, E>,
+) -> Result<(), Stop<E>> {
+    let mut crc = Crc::new();
+    loop {
+        let (in_before, out_before) = (inflate.total_in(), inflate.total_out());
+        let status = inflate
+            .decompress(payload, window, FlushDecompress::None)
+            .map_err(|_| CompressionError::Corrupt("not a deflate stream"))?;
+        let consumed = (inflate.total_in() - in_before) as usize;
+        let produced = (inflate.total_out() - out_before) as usize;
+        *payload = payload.get(consumed..).unwrap_or_default();
+        let piece = window.get(..produced).unwrap_or_default();
+        crc.update(piece);
+        output.push(piece)?;
+        if status == Status::StreamEnd {
+            break;
+        }
+        if consumed == 0 && produced == 0 {
+            return Err(CompressionError::Truncated.into());
+        }
+    }
+    if u32::from_le_bytes(take_array(payload)?) != crc.sum() {
+        return Err(CompressionError::Corrupt("the gzip checksum does not hold").into());
+    }
+    if u32::from_le_bytes(take_array(payload)?) != crc.amount() {
+        return Err(CompressionError::Corrupt("the gzip length does not hold").into());
+    }
+    Ok(())
+}
+
+fn skip_header(payload: &mut &[u8]) -> Result<(), CompressionError> {
+    let start = *payload;
+    let [id_1, id_2, method, flags, _time @ .., _level, _system]: [u8; 10] = take_array(payload)?;
+    if [id_1, id_2, method] != [0x1f, 0x8b, 8] {
+        return Err(CompressionError::Corrupt("no gzip header"));
+    }
+    if flags & RESERVED != 0 {
+        return Err(CompressionError::Corrupt("unknown gzip flags"));
+    }
+    if flags & EXTRA != 0 {
+        let length = u16::from_le_bytes(take_array(payload)?);
+        take(payload, usize::from(length))?;
+    }
+    for text in [NAME, COMMENT] {
+        if flags & text != 0 {
+            let end = payload.iter().position(|byte| *byte == 0);
+            take(payload, end.ok_or(CompressionError::Truncated)? + 1)?;
+        }
+    }
+    if flags & HEADER_CRC != 0 {
+        let mut crc = Crc::new();
+        let length = start.len() - payload.len();
+        crc.update(start.get(..length).unwrap_or_default());
+        if u16::from_le_bytes(take_array(payload)?) != crc.sum() as u16 {
+            return Err(CompressionError::Corrupt(
+                "the gzip header checksum does not hold",
+            ));
+        }
+    }
+    Ok(())
+}
