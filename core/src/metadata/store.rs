@@ -382,9 +382,6 @@ impl MetadataStore {
                 }
             }
             Ok(ReadOutput::Records(read)) => {
-                if let Some(damage) = &read.damage {
-                    return Err(damaged(DIRECTORY, &damage.to_string()));
-                }
                 for batch in &read.batches {
                     self.appended_bytes += batch.len() as u64;
                     let records =
