@@ -25,7 +25,12 @@ use crate::logging::{self, LogFormat};
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectArgs {
     /// Brokers to ask first, separated by commas.
-    #[arg(long, short, value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
+    #[arg(
+        long,
+        short,
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:9092"
+    )]
     #[arg(value_delimiter = ',', value_parser = parse_bootstrap)]
     bootstrap: Vec<Endpoint>,
     /// How long to wait for an answer.

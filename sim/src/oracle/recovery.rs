@@ -28,8 +28,8 @@ impl Oracle {
         for log in self.models.all_mut() {
             let found = read_log(&log.directory, disk);
             // Until the first start is over, what there is may be thrown away and made anew.
-            log.predicted_end = (settled && !log.may_vanish && log.log_start_asked == 0)
-                .then_some(found.end);
+            log.predicted_end =
+                (settled && !log.may_vanish && log.log_start_asked == 0).then_some(found.end);
         }
     }
 
