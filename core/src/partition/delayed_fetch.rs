@@ -296,9 +296,12 @@ impl FetchTarget {
         let limit = partition.high_watermark();
         let there = match &self.found.range {
             Some(range) => partition.log.bytes_from(range, limit),
-            // What does not fit is more than the partition's maximum, or than what was left of the
-            // answer's: either way there is enough.
-            None => u64::MAX,
+            // It does not fit, so there is more than the partition's maximum, or than what was left
+            // of the answer's.
+            None => partition
+                .log
+                .available_bytes(self.offset, limit)
+                .unwrap_or(u64::MAX),
         };
         self.found.counted_bytes = there.min(u64::from(self.max_bytes));
         self.found.hurry = partition.log.is_on_older_segment(self.offset);
