@@ -19,7 +19,7 @@ use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
 use crate::ids::{FilePath, LeaderEpoch, Offset, OperationId, TopicId};
 use crate::input::DiskError;
-use crate::log::{Log, LogConfig, LogSpec, RecoveryPoint};
+use crate::log::{Durability, Log, LogConfig, LogSpec, RecoveryPoint};
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
@@ -200,7 +200,7 @@ impl MetadataStore {
 
     /// Settings of the metadata log: nothing of it goes but below a snapshot.
     pub(crate) fn spec(config: &BrokerConfig, id: LogId, bugs: crate::bugs::Bugs) -> LogSpec {
-        let log = LogConfig {
+        let settings = LogConfig {
             segment_bytes: config.metadata_segment_bytes,
             retention_bytes: None,
             retention_ms: None,
@@ -210,12 +210,13 @@ impl MetadataStore {
             timestamp_after_max_ms: u64::MAX,
             ..LogConfig::default()
         };
-        let durability = config.durability;
         LogSpec {
             id,
             dir: DIRECTORY.into(),
-            config: log,
-            durability,
+            config: settings,
+            // Whatever the policy for records: a record here is a topic, and its directories go
+            // when it is lost.
+            durability: Durability::Fsync,
             bugs,
         }
     }
