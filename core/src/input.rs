@@ -9,8 +9,8 @@ use crate::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use crate::read_job::ReadOutput;
 use crate::request::Prepared;
 
-/// One event. Handling it is one atomic step.
-#[derive(Debug)]
+/// One event. Handling it is one atomic step. A recorded one can be handled again.
+#[derive(Clone, Debug)]
 pub enum Input {
     /// The first input of a process: load what the data directory holds.
     Start,
@@ -27,11 +27,6 @@ pub enum Input {
         connection: ConnectionId,
         /// What it holds.
         request: Box<Prepared>,
-    },
-    /// All responses queued on the connection have been written to the socket.
-    Drained {
-        /// The connection.
-        connection: ConnectionId,
     },
     /// The connection is gone; what waits on its behalf is dropped.
     Closed {
@@ -56,7 +51,7 @@ pub struct Endpoint {
 }
 
 /// What the disk reports. The rules are those of [`effect`](crate::effect).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Completion {
     /// Everything below `up_to` is written (to the page cache).
     Written {
@@ -204,7 +199,6 @@ impl fmt::Display for Input {
                 connection,
                 request,
             } => write!(f, "request {connection} {request}"),
-            Self::Drained { connection } => write!(f, "drained {connection}"),
             Self::Closed { connection } => write!(f, "closed {connection}"),
             Self::Disk(completion) => write!(f, "disk {completion}"),
             Self::Deadline => f.write_str("deadline"),

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod builder;
 pub mod check;
 pub mod compression;
+mod crc;
 pub mod records;
 mod varint;
 pub mod walk;
@@ -24,4 +25,4 @@ pub use builder::{BatchBuilder, BatchFields, ProducerFields};
 pub use check::{
     Limits, RecordsError, RecordsErrorKind, check_batch_at, check_own_batch, check_records,
 };
-pub use records::{BatchRecords, Record, RecordHeader};
+pub use records::{BatchRecords, Record, RecordCursor, RecordHeader};

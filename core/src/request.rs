@@ -1,20 +1,120 @@
-//! From a frame to a domain call and back.
+//! From a frame to a domain call and back: one file an API, and nothing else in it.
 
-use bytes::Bytes;
-use core::fmt;
+mod alter_configs;
+mod api_versions;
+mod create_partitions;
+mod create_topics;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_log_dirs;
+mod describe_topic_partitions;
+mod fetch;
+mod list_config_resources;
+mod list_offsets;
+mod metadata;
+mod offset_for_leader_epoch;
+mod pending_topics;
+mod prepared;
+mod produce;
 
-/// What the pure decode of a frame returned, valid or not.
-#[derive(Debug)]
-pub struct Prepared {}
+pub use prepared::{Prepared, prepare};
 
-/// Decodes a frame (without its length prefix) outside the step.
-#[must_use]
-pub fn prepare(_frame: Bytes) -> Prepared {
-    Prepared {}
+pub(crate) use delete_records::{PendingDelete, records_deleted};
+pub(crate) use fetch::{FetchShape, answer as answer_fetch};
+pub(crate) use list_offsets::PendingListOffsets;
+pub(crate) use pending_topics::{PendingTopics, expire as expire_pending_topics, topic_created};
+
+use alloc::boxed::Box;
+
+use crate::broker::State;
+use crate::connection::{Answer, RequestId};
+use crate::context::Context;
+use crate::input::DiskError;
+use crate::partition::delayed_fetch;
+use crate::read_job::ReadOutput;
+use crate::report::Level;
+use crate::wire::{ApiKey, RequestBody, RequestError};
+
+/// Starts a request. Its answer may be there at once, or come with a later step.
+pub(crate) fn start(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    id: RequestId,
+    request: Box<Prepared>,
+) {
+    let (request, checks) = match request.into_parts() {
+        Ok(parts) => parts,
+        Err(error) => return refuse(state, cx, id, &error),
+    };
+    let version = request.header.api_version;
+    match request.body {
+        RequestBody::Produce(body) => produce::handle(state, cx, id, version, body, checks),
+        RequestBody::Fetch(body) => fetch::handle(state, cx, id, version, body),
+        RequestBody::ListOffsets(body) => list_offsets::handle(state, cx, id, version, body),
+        RequestBody::Metadata(body) => metadata::handle(state, id, version, body),
+        RequestBody::ApiVersions(body) => api_versions::handle(state, id, version, &body),
+        RequestBody::CreateTopics(body) => create_topics::handle(state, cx, id, version, body),
+        RequestBody::DeleteTopics(body) => delete_topics::handle(state, cx, id, version, body),
+        RequestBody::DeleteRecords(body) => delete_records::handle(state, cx, id, body),
+        RequestBody::OffsetForLeaderEpoch(body) => {
+            offset_for_leader_epoch::handle(state, id, body);
+        }
+        RequestBody::DescribeConfigs(body) => describe_configs::handle(state, id, body),
+        RequestBody::AlterConfigs(body) => alter_configs::handle(state, cx, id, body),
+        RequestBody::IncrementalAlterConfigs(body) => {
+            alter_configs::handle_incremental(state, cx, id, body);
+        }
+        RequestBody::DescribeLogDirs(body) => describe_log_dirs::handle(state, id, body),
+        RequestBody::CreatePartitions(body) => create_partitions::handle(state, cx, id, body),
+        RequestBody::DescribeCluster(body) => describe_cluster::handle(state, id, &body),
+        RequestBody::ListConfigResources(body) => {
+            list_config_resources::handle(state, id, version, &body);
+        }
+        RequestBody::DescribeTopicPartitions(body) => {
+            describe_topic_partitions::handle(state, id, body);
+        }
+    }
 }
 
-impl fmt::Display for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("request")
+/// Answers what cannot be served: ApiVersions in a form that every client reads, anything else by
+/// closing the connection, as Kafka does.
+fn refuse(state: &mut State, cx: &mut Context<'_>, id: RequestId, error: &RequestError) {
+    if let RequestError::UnsupportedVersion {
+        api: ApiKey::ApiVersions,
+        ..
+    } = error
+    {
+        let body = api_versions::unsupported_version();
+        return state.answer(id, body);
+    }
+    let connection = state.connections.connection_of(id);
+    cx.report(
+        Level::Warn,
+        "request",
+        alloc::format!(
+            "refused a request and closed the connection: connection={} {error}",
+            connection.unwrap_or_default()
+        ),
+    );
+    state.answer(id, Answer::Close);
+}
+
+/// A read for a request ended.
+pub(crate) fn on_read(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    request: u64,
+    result: Result<ReadOutput, DiskError>,
+) {
+    let id = RequestId(request);
+    match result {
+        Ok(ReadOutput::TimeLookup(found)) => list_offsets::on_read(state, cx, id, Ok(found)),
+        Ok(output) => delayed_fetch::on_read(state, cx, id, Ok(output)),
+        Err(error) if state.fetches.contains_key(&id) => {
+            delayed_fetch::on_read(state, cx, id, Err(error));
+        }
+        Err(error) => list_offsets::on_read(state, cx, id, Err(error)),
     }
 }

@@ -21,6 +21,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::crc::change_past;
 use crate::effect::{BATCH_HEADER_BYTES, WriteData};
 use crate::ids::{LeaderEpoch, Offset};
 use crate::time::Wall;
@@ -374,11 +375,10 @@ impl CheckedBatch {
         if header.max_timestamp != self.header.max_timestamp
             || header.attributes != self.header.attributes
         {
-            // A CRC is linear: the checksum of the whole changes by the change of the first part's
-            // checksum, moved past the bytes that follow. Combining with zero is that move.
+            // Of the bytes that the CRC covers only the header's changed.
             let change = BatchHeader::covered_crc(&self.header.encode())
                 ^ BatchHeader::covered_crc(&encoded);
-            header.crc ^= crc32c::crc32c_combine(change, 0, records.len());
+            header.crc ^= change_past(change, records.len());
             encoded = header.encode();
         }
         WriteData {

@@ -6,7 +6,7 @@
 //! rising and within the batch (what the cleaner leaves).
 //!
 //! Nothing is allocated, whatever the size of a record: of one that a decompression window cut in
-//! two only the place where the cut was is remembered ([`CutRecord`]).
+//! two only the place where the cut was is remembered.
 
 mod cut_record;
 

@@ -1,0 +1,10 @@
+//! The cluster's metadata: topics, configs, the cluster id, the leader epoch. An internal log of
+//! [`record`]s is the only thing that changes the [`image`].
+
+pub mod config;
+pub mod image;
+pub mod record;
+mod replay;
+mod snapshot;
+pub(crate) mod store;
+pub(crate) mod topics;

@@ -1,0 +1,347 @@
+//! From properties to settings: what the broker was started with, and what a topic ends up with.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::broker_keys::{BROKER_KEYS, broker_key};
+use super::topic_keys::{TOPIC_KEYS, TopicKey, topic_key};
+use super::{InvalidValue, Standing, nearest_key};
+use crate::ids::NodeId;
+use crate::input::Endpoint;
+use crate::log::config::{Durability, LogConfig};
+
+/// What a broker is started with.
+#[derive(Clone, Debug)]
+pub struct BrokerConfig {
+    /// `node.id`.
+    pub node_id: NodeId,
+    /// When an append counts as acknowledged.
+    pub durability: Durability,
+    /// What Metadata tells clients to connect to; `None` is the address each connected to.
+    pub advertise: Option<Endpoint>,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+    /// `num.partitions`.
+    pub num_partitions: i32,
+    /// `auto.create.topics.enable`.
+    pub auto_create_topics: bool,
+    /// `delete.topic.enable`.
+    pub delete_topics: bool,
+    /// `fetch.max.bytes`.
+    pub fetch_max_bytes: u32,
+    /// `log.retention.check.interval.ms`.
+    pub retention_check_interval_ms: u64,
+    /// `max.request.partition.size.limit`.
+    pub max_partitions_per_response: i32,
+    /// The data directory as the operator names it: what DescribeLogDirs tells.
+    pub data_dir: String,
+    /// Every property that was set, by its name: what DescribeConfigs tells.
+    pub properties: BTreeMap<String, String>,
+    /// What topics inherit. The simulator sets fields below Kafka's minima here.
+    pub log: LogConfig,
+    /// Size at which the metadata log rolls, in bytes.
+    pub metadata_segment_bytes: u64,
+}
+
+/// Why the properties were refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigProblem {
+    /// No such key.
+    Unknown {
+        /// The key.
+        name: String,
+        /// A known one that looks like it.
+        nearest: Option<String>,
+    },
+    /// The value is not one for the key.
+    Invalid {
+        /// The key.
+        name: String,
+        /// Why.
+        why: InvalidValue,
+    },
+}
+
+/// A key that was accepted and has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The key.
+    pub name: String,
+    /// Why it has none.
+    pub why: String,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        Self {
+            node_id: NodeId(0),
+            durability: Durability::Fsync,
+            advertise: None,
+            rack: None,
+            num_partitions: 1,
+            auto_create_topics: true,
+            delete_topics: true,
+            fetch_max_bytes: 57_671_680,
+            retention_check_interval_ms: 300_000,
+            max_partitions_per_response: 2000,
+            data_dir: String::new(),
+            properties: BTreeMap::new(),
+            log: LogConfig::default(),
+            metadata_segment_bytes: 1 << 20,
+        }
+    }
+}
+
+impl BrokerConfig {
+    /// Reads Kafka's properties. Each key must be known; one that does nothing here is a warning.
+    pub fn from_properties(
+        properties: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(Self, Vec<Warning>), ConfigProblem> {
+        let properties: BTreeMap<String, String> = properties.into_iter().collect();
+        let mut warnings = Vec::new();
+        for (name, value) in &properties {
+            let Some(key) = broker_key(name) else {
+                let known = BROKER_KEYS
+                    .iter()
+                    .map(|key| key.name)
+                    .chain(TOPIC_KEYS.iter().map(|key| key.broker_name));
+                return Err(ConfigProblem::Unknown {
+                    name: name.clone(),
+                    nearest: nearest_key(name, known).map(ToString::to_string),
+                });
+            };
+            key.kind
+                .check(value, key.bounds)
+                .map_err(|why| ConfigProblem::Invalid {
+                    name: name.clone(),
+                    why,
+                })?;
+            if key.standing == Standing::Stored {
+                warnings.push(Warning {
+                    name: name.clone(),
+                    why: key.documentation.to_string(),
+                });
+            }
+        }
+        let defaults = Self::default();
+        let text = |name: &str| {
+            properties
+                .get(name)
+                .map(|value| value.trim().to_string())
+                .filter(|v| !v.is_empty())
+        };
+        let number = |name: &str| text(name).and_then(|value| value.parse::<i64>().ok());
+        let flag = |name: &str, default: bool| {
+            text(name).map_or(default, |value| value.eq_ignore_ascii_case("true"))
+        };
+        let config = Self {
+            node_id: number("node.id")
+                .or_else(|| number("broker.id"))
+                .and_then(|id| i32::try_from(id).ok())
+                .map_or(defaults.node_id, NodeId),
+            rack: text("broker.rack"),
+            num_partitions: narrow(number("num.partitions"), defaults.num_partitions),
+            auto_create_topics: flag("auto.create.topics.enable", true),
+            delete_topics: flag("delete.topic.enable", true),
+            fetch_max_bytes: narrow(number("fetch.max.bytes"), defaults.fetch_max_bytes),
+            retention_check_interval_ms: narrow(
+                number("log.retention.check.interval.ms"),
+                defaults.retention_check_interval_ms,
+            ),
+            max_partitions_per_response: narrow(
+                number("max.request.partition.size.limit"),
+                defaults.max_partitions_per_response,
+            ),
+            log: LogConfig::default().with_overrides(|key| static_default(&properties, key)),
+            properties,
+            ..defaults
+        };
+        Ok((config, warnings))
+    }
+}
+
+/// What the properties say about a topic config: by its broker name, or by its older names.
+fn static_default(properties: &BTreeMap<String, String>, key: &TopicKey) -> Option<String> {
+    let scaled = |name: &str, unit_ms: i64| {
+        let value = properties.get(name)?.trim().parse::<i64>().ok()?;
+        Some(
+            if value < 0 {
+                value
+            } else {
+                value.saturating_mul(unit_ms)
+            }
+            .to_string(),
+        )
+    };
+    if let Some(value) = properties.get(key.broker_name) {
+        return Some(value.clone());
+    }
+    match key.name {
+        "retention.ms" => scaled("log.retention.minutes", 60_000)
+            .or_else(|| scaled("log.retention.hours", 3_600_000)),
+        "segment.ms" => scaled("log.roll.hours", 3_600_000),
+        _ => None,
+    }
+}
+
+impl BrokerConfig {
+    /// What the start-up properties say about a topic config, as text.
+    #[must_use]
+    pub fn static_topic_default(&self, key: &TopicKey) -> Option<String> {
+        static_default(&self.properties, key)
+    }
+}
+
+fn narrow<T: TryFrom<i64>>(value: Option<i64>, default: T) -> T {
+    value
+        .and_then(|value| T::try_from(value).ok())
+        .unwrap_or(default)
+}
+
+impl LogConfig {
+    /// These settings with those replaced for which `value_of` has a (checked) value.
+    #[must_use]
+    pub fn with_overrides(mut self, mut value_of: impl FnMut(&TopicKey) -> Option<String>) -> Self {
+        for key in TOPIC_KEYS {
+            if let Some(value) = value_of(key) {
+                self.set(key.name, &value);
+            }
+        }
+        self
+    }
+
+    /// Sets one topic config; a value that is none for its key changes nothing.
+    fn set(&mut self, name: &str, value: &str) {
+        let number = || value.trim().parse::<i64>().ok();
+        let unsigned = || number().and_then(|n| u64::try_from(n).ok());
+        let below_max = || unsigned().filter(|n| *n != i64::MAX as u64);
+        let into = |field: &mut u64| {
+            if let Some(n) = unsigned() {
+                *field = n;
+            }
+        };
+        match name {
+            "segment.bytes" => into(&mut self.segment_bytes),
+            "segment.ms" => into(&mut self.segment_ms),
+            "segment.index.bytes" => into(&mut self.segment_index_bytes),
+            "index.interval.bytes" => into(&mut self.index_interval_bytes),
+            "retention.bytes" => self.retention_bytes = unsigned(),
+            "retention.ms" => self.retention_ms = unsigned(),
+            "file.delete.delay.ms" => into(&mut self.file_delete_delay_ms),
+            "flush.messages" => self.flush_messages = below_max(),
+            "flush.ms" => self.flush_ms = below_max(),
+            "max.message.bytes" => {
+                self.max_message_bytes = narrow(number(), self.max_message_bytes)
+            }
+            "message.timestamp.type" => self.log_append_time = value == "LogAppendTime",
+            "message.timestamp.before.max.ms" => into(&mut self.timestamp_before_max_ms),
+            "message.timestamp.after.max.ms" => into(&mut self.timestamp_after_max_ms),
+            "cleanup.policy" => {
+                self.delete = super::value::split_list(value).any(|word| word == "delete");
+                self.compact = super::value::split_list(value).any(|word| word == "compact");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Checks the configs of one topic; an error names the key.
+pub fn check_topic_config(name: &str, value: &str) -> Result<&'static TopicKey, ConfigProblem> {
+    let Some(key) = topic_key(name) else {
+        return Err(ConfigProblem::Unknown {
+            name: name.to_string(),
+            nearest: nearest_key(name, TOPIC_KEYS.iter().map(|key| key.name))
+                .map(ToString::to_string),
+        });
+    };
+    key.kind
+        .check(value, key.bounds)
+        .map_err(|why| ConfigProblem::Invalid {
+            name: name.to_string(),
+            why,
+        })?;
+    Ok(key)
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, nearest } => {
+                write!(f, "unknown config '{name}'")?;
+                nearest
+                    .as_ref()
+                    .map_or(Ok(()), |near| write!(f, "; did you mean '{near}'?"))
+            }
+            Self::Invalid { name, why } => write!(f, "config '{name}': {why}"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigProblem {}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format!(
+            "config '{}' has no effect: {}",
+            self.name, self.why
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties(list: &[(&str, &str)]) -> Result<(BrokerConfig, Vec<Warning>), ConfigProblem> {
+        BrokerConfig::from_properties(
+            list.iter()
+                .map(|(name, value)| ((*name).to_string(), (*value).to_string())),
+        )
+    }
+
+    #[test]
+    fn properties_become_settings() {
+        let (config, warnings) = properties(&[
+            ("num.partitions", "7"),
+            ("log.segment.bytes", "2097152"),
+            ("log.retention.hours", "2"),
+            ("log.cleanup.policy", "compact,delete"),
+            ("num.io.threads", "4"),
+        ])
+        .unwrap();
+        assert_eq!(config.num_partitions, 7);
+        assert_eq!(config.log.segment_bytes, 2_097_152);
+        assert_eq!(config.log.retention_ms, Some(7_200_000));
+        assert!(config.log.compact && config.log.delete);
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(warnings[0].name, "num.io.threads");
+    }
+
+    #[test]
+    fn the_finer_unit_wins() {
+        let (config, _) =
+            properties(&[("log.retention.hours", "2"), ("log.retention.ms", "-1")]).unwrap();
+        assert_eq!(config.log.retention_ms, None);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_names_the_nearest() {
+        let problem = properties(&[("num.partition", "7")]).unwrap_err();
+        assert_eq!(
+            problem.to_string(),
+            "unknown config 'num.partition'; did you mean 'num.partitions'?"
+        );
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_is_an_error() {
+        let problem = properties(&[("log.segment.bytes", "14")]).unwrap_err();
+        assert!(
+            problem.to_string().contains("log.segment.bytes"),
+            "{problem}"
+        );
+    }
+}

@@ -1,0 +1,377 @@
+//! AlterConfigs (KIP-133) replaces all configs of a resource; IncrementalAlterConfigs (KIP-339)
+//! changes single ones.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::describe_configs::{BROKER, TOPIC, check_broker};
+use crate::broker::State;
+use crate::connection::RequestId;
+use crate::context::Context;
+use crate::metadata::config::{
+    ConfigProblem, ConfigType, Standing, broker_key, check_topic_config, topic_key,
+};
+use crate::metadata::record::{MetadataRecord, Resource};
+use crate::report::Level;
+use crate::wire::messages::alter_configs::{
+    AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse,
+};
+use crate::wire::messages::incremental_alter_configs::{
+    self as incremental, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
+use crate::wire::{ErrorCode, Str};
+
+type Refusal = (ErrorCode, String);
+
+/// What becomes of one resource: its configs after the change.
+type Configs = BTreeMap<String, String>;
+
+/// IncrementalAlterConfigs' operations, by Kafka's codes.
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
+
+pub(super) fn handle(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    id: RequestId,
+    request: AlterConfigsRequest,
+) {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for asked in &request.resources {
+        let change = |state: &State, resource: &Resource, _before: &Configs| {
+            let mut after = Configs::new();
+            for config in &asked.configs {
+                let Some(value) = &config.value else {
+                    let words = alloc::format!("Null value not supported for {}", config.name);
+                    return Err((ErrorCode::INVALID_CONFIG, words));
+                };
+                check(state, resource, &config.name, value)?;
+                after.insert(config.name.to_string(), value.to_string());
+            }
+            Ok(after)
+        };
+        let result = alter(
+            state,
+            cx,
+            asked.resource_type,
+            &asked.resource_name,
+            request.validate_only,
+            change,
+        );
+        let (error_code, error_message) = outcome(result);
+        responses.push(AlterConfigsResourceResponse {
+            error_code,
+            error_message,
+            resource_type: asked.resource_type,
+            resource_name: asked.resource_name.clone(),
+            ..Default::default()
+        });
+    }
+    let lost = responses.iter().map(|done| AlterConfigsResourceResponse {
+        error_code: or_lost(done.error_code),
+        ..done.clone()
+    });
+    let lost = AlterConfigsResponse {
+        responses: lost.collect(),
+        ..Default::default()
+    };
+    let response = AlterConfigsResponse {
+        responses,
+        ..Default::default()
+    };
+    state.metadata.answer_when_durable(id, response, lost);
+}
+
+pub(super) fn handle_incremental(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    id: RequestId,
+    request: IncrementalAlterConfigsRequest,
+) {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for asked in &request.resources {
+        let change = |state: &State, resource: &Resource, before: &Configs| {
+            apply_operations(state, resource, before, &asked.configs)
+        };
+        let result = alter(
+            state,
+            cx,
+            asked.resource_type,
+            &asked.resource_name,
+            request.validate_only,
+            change,
+        );
+        let (error_code, error_message) = outcome(result);
+        responses.push(incremental::AlterConfigsResourceResponse {
+            error_code,
+            error_message,
+            resource_type: asked.resource_type,
+            resource_name: asked.resource_name.clone(),
+            ..Default::default()
+        });
+    }
+    let lost = responses
+        .iter()
+        .map(|done| incremental::AlterConfigsResourceResponse {
+            error_code: or_lost(done.error_code),
+            ..done.clone()
+        });
+    let lost = IncrementalAlterConfigsResponse {
+        responses: lost.collect(),
+        ..Default::default()
+    };
+    let response = IncrementalAlterConfigsResponse {
+        responses,
+        ..Default::default()
+    };
+    state.metadata.answer_when_durable(id, response, lost);
+}
+
+fn outcome(result: Result<(), Refusal>) -> (ErrorCode, Option<Str>) {
+    match result {
+        Ok(()) => (ErrorCode::NONE, None),
+        Err((error, words)) => (error, Some(words.into())),
+    }
+}
+
+const fn or_lost(error: ErrorCode) -> ErrorCode {
+    if error.is_error() {
+        error
+    } else {
+        ErrorCode::KAFKA_STORAGE_ERROR
+    }
+}
+
+/// Finds the resource, works out its configs, and appends what differs.
+fn alter(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    resource_type: i8,
+    resource_name: &str,
+    validate_only: bool,
+    change: impl Fn(&State, &Resource, &Configs) -> Result<Configs, Refusal>,
+) -> Result<(), Refusal> {
+    let resource = find(state, resource_type, resource_name)?;
+    let before = state
+        .metadata
+        .image()
+        .configs(&resource)
+        .cloned()
+        .unwrap_or_default();
+    let after = change(state, &resource, &before)?;
+    if validate_only {
+        return Ok(());
+    }
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let records: Vec<MetadataRecord> = names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name))
+        .map(|name| MetadataRecord::Config {
+            resource: resource.clone(),
+            name: name.clone(),
+            value: after.get(name).cloned(),
+        })
+        .collect();
+    if records.is_empty() {
+        return Ok(());
+    }
+    for (name, value) in after
+        .iter()
+        .filter(|(name, value)| before.get(*name) != Some(value))
+    {
+        warn_if_idle(cx, resource_name, name, value);
+    }
+    state
+        .metadata
+        .append(cx, &records)
+        .map_err(|error| (error, error.message().to_string()))?;
+    state.apply_configs(cx);
+    Ok(())
+}
+
+fn find(state: &State, resource_type: i8, name: &str) -> Result<Resource, Refusal> {
+    match resource_type {
+        TOPIC => match state.metadata.image().topic(name) {
+            Some(topic) => Ok(Resource::Topic(topic.id)),
+            None => {
+                let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+                Err((error, error.message().to_string()))
+            }
+        },
+        BROKER => {
+            check_broker(state, name)?;
+            Ok(Resource::Broker(name.to_string()))
+        }
+        other => Err((
+            ErrorCode::INVALID_REQUEST,
+            alloc::format!("There are no configs of resource type {other} here"),
+        )),
+    }
+}
+
+fn apply_operations(
+    state: &State,
+    resource: &Resource,
+    before: &Configs,
+    operations: &[incremental::AlterableConfig],
+) -> Result<Configs, Refusal> {
+    let mut after = before.clone();
+    let mut seen = BTreeSet::new();
+    for operation in operations {
+        let name = operation.name.as_str();
+        if !seen.insert(name) {
+            let words = alloc::format!("Error due to duplicate config keys: {name}");
+            return Err((ErrorCode::INVALID_REQUEST, words));
+        }
+        match (operation.config_operation, &operation.value) {
+            (DELETE, _) => {
+                check_known(resource, name)?;
+                after.remove(name);
+            }
+            (_, None) => {
+                let words = alloc::format!("Null value not supported for {name}");
+                return Err((ErrorCode::INVALID_REQUEST, words));
+            }
+            (SET, Some(value)) => {
+                check(state, resource, name, value)?;
+                after.insert(name.to_string(), value.to_string());
+            }
+            (APPEND | SUBTRACT, Some(value)) => {
+                let current = list_value(state, resource, before, name)?;
+                let mut words: Vec<&str> = split(&current);
+                if operation.config_operation == APPEND {
+                    for word in split(value) {
+                        if !words.contains(&word) {
+                            words.push(word);
+                        }
+                    }
+                } else {
+                    let gone = split(value);
+                    words.retain(|word| !gone.contains(word));
+                }
+                let value = words.join(",");
+                check(state, resource, name, &value)?;
+                after.insert(name.to_string(), value);
+            }
+            (other, _) => {
+                let words = alloc::format!("There is no config operation {other}");
+                return Err((ErrorCode::INVALID_REQUEST, words));
+            }
+        }
+    }
+    Ok(after)
+}
+
+fn split(value: &str) -> Vec<&str> {
+    value
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// The list that an append or subtract starts from: what is set, or the value in force.
+fn list_value(
+    state: &State,
+    resource: &Resource,
+    before: &Configs,
+    name: &str,
+) -> Result<String, Refusal> {
+    let (kind, in_force) = match resource {
+        Resource::Topic(_) => {
+            let key = topic_key(name).ok_or_else(|| unknown(name))?;
+            let broker = state.metadata.broker_value(&state.config, key.broker_name);
+            (key.kind, Some(broker.unwrap_or(key.default)))
+        }
+        Resource::Broker(_) => {
+            let key = broker_key(name).ok_or_else(|| unknown(name))?;
+            (
+                key.kind,
+                state
+                    .metadata
+                    .broker_value(&state.config, name)
+                    .or(key.default),
+            )
+        }
+    };
+    if kind != ConfigType::List {
+        let words = alloc::format!(
+            "Config value append and subtract are not allowed for config key: {name}"
+        );
+        return Err((ErrorCode::INVALID_CONFIG, words));
+    }
+    let set = before.get(name).map(String::as_str);
+    Ok(set.or(in_force).unwrap_or_default().to_string())
+}
+
+fn unknown(name: &str) -> Refusal {
+    (
+        ErrorCode::INVALID_CONFIG,
+        alloc::format!("Unknown config: {name}"),
+    )
+}
+
+fn check_known(resource: &Resource, name: &str) -> Result<(), Refusal> {
+    let known = match resource {
+        Resource::Topic(_) => topic_key(name).is_some(),
+        Resource::Broker(_) => broker_key(name).is_some(),
+    };
+    if known { Ok(()) } else { Err(unknown(name)) }
+}
+
+fn check(state: &State, resource: &Resource, name: &str, value: &str) -> Result<(), Refusal> {
+    let invalid = |problem: ConfigProblem| (ErrorCode::INVALID_CONFIG, problem.to_string());
+    match resource {
+        Resource::Topic(_) => check_topic_config(name, value).map(|_| ()).map_err(invalid),
+        Resource::Broker(_) => {
+            let key = broker_key(name).ok_or_else(|| unknown(name))?;
+            if !key.dynamic {
+                // Setting a read-only config to what it is already is no change (KIP-226).
+                let now = state
+                    .metadata
+                    .broker_value(&state.config, name)
+                    .or(key.default);
+                if now == Some(value) {
+                    return Ok(());
+                }
+                let words = alloc::format!(
+                    "Cannot update these configs dynamically: {name}; set it at the start"
+                );
+                return Err((ErrorCode::INVALID_REQUEST, words));
+            }
+            key.kind.check(value, key.bounds).map_err(|why| {
+                invalid(ConfigProblem::Invalid {
+                    name: name.to_string(),
+                    why,
+                })
+            })
+        }
+    }
+}
+
+/// Says once, when it is set, that a config changes nothing here.
+pub(super) fn warn_if_idle(cx: &mut Context<'_>, owner: &str, name: &str, value: &str) {
+    let key = topic_key(name);
+    let idle = key.is_some_and(|key| key.standing == Standing::Stored)
+        || broker_key(name).is_some_and(|key| key.standing == Standing::Stored);
+    if idle {
+        cx.report(
+            Level::Warn,
+            "config",
+            alloc::format!("stored, and has no effect: resource={owner} {name}={value}"),
+        );
+    }
+    if name == "cleanup.policy" && split(value).contains(&"compact") {
+        cx.report(
+            Level::Warn,
+            "config",
+            alloc::format!(
+                "there is no cleaner yet: nothing is compacted, and without 'delete' nothing is \
+                 deleted: resource={owner} {name}={value}"
+            ),
+        );
+    }
+}

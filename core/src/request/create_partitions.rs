@@ -1,0 +1,132 @@
+//! CreatePartitions (KIP-195): more partitions for a topic that exists.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::create_topics::{MAX_PARTITIONS, Refusal, check_brokers, pending};
+use super::pending_topics::{PendingBody, PendingTopics};
+use crate::broker::State;
+use crate::connection::RequestId;
+use crate::context::Context;
+use crate::metadata::topics::{self, Wanted};
+use crate::wire::ErrorCode;
+use crate::wire::messages::create_partitions::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+};
+
+pub(super) fn handle(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    id: RequestId,
+    request: CreatePartitionsRequest,
+) {
+    let mut response = CreatePartitionsResponse::default();
+    let mut waiting = 0;
+    for topic in &request.topics {
+        let twice = request
+            .topics
+            .iter()
+            .filter(|other| other.name == topic.name)
+            .count()
+            > 1;
+        let result = if twice {
+            if response
+                .results
+                .iter()
+                .any(|result| result.name == topic.name)
+            {
+                continue;
+            }
+            Err((
+                ErrorCode::INVALID_REQUEST,
+                "Duplicate topic name.".to_string(),
+            ))
+        } else {
+            validate(state, topic)
+        };
+        let (error_code, error_message) = match result {
+            Ok(wanted) => {
+                if !request.validate_only {
+                    topics::create(state, wanted, id, response.results.len());
+                    waiting += 1;
+                }
+                (ErrorCode::NONE, None)
+            }
+            Err((error, words)) => (error, Some(words.into())),
+        };
+        response.results.push(CreatePartitionsTopicResult {
+            name: topic.name.clone(),
+            error_code,
+            error_message,
+            ..Default::default()
+        });
+    }
+    let deadline = cx
+        .now
+        .mono
+        .plus_ms(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let body = PendingBody::Partitions(response);
+    pending(
+        state,
+        id,
+        PendingTopics {
+            body,
+            waiting,
+            deadline: Some(deadline),
+        },
+    );
+}
+
+fn validate(state: &State, asked: &CreatePartitionsTopic) -> Result<Wanted, Refusal> {
+    let Some(topic) = state.metadata.image().topic(&asked.name) else {
+        let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        return Err((error, error.message().to_string()));
+    };
+    let invalid = |words: String| Err((ErrorCode::INVALID_PARTITIONS, words));
+    let (count, current) = (asked.count, topic.partitions);
+    if count == current {
+        return invalid(format!("Topic already has {current} partition(s)."));
+    }
+    if count < current {
+        return invalid(format!(
+            "The topic {} currently has {current} partition(s); {count} would not be an increase.",
+            topic.name
+        ));
+    }
+    if count > MAX_PARTITIONS {
+        return invalid(format!(
+            "A topic has at most {MAX_PARTITIONS} partitions here."
+        ));
+    }
+    if state.topics.is_creating(&topic.name) {
+        return Err((
+            ErrorCode::REASSIGNMENT_IN_PROGRESS,
+            "Partitions are being added to the topic already; try again.".to_string(),
+        ));
+    }
+    if let Some(assignments) = &asked.assignments {
+        if usize::try_from(count - current) != Ok(assignments.len()) {
+            return Err((
+                ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+                format!(
+                    "Attempted to add {} additional partition(s), but only {} assignment(s) were \
+                     specified.",
+                    count - current,
+                    assignments.len()
+                ),
+            ));
+        }
+        for assignment in assignments {
+            check_brokers(state, &assignment.broker_ids)?;
+        }
+    }
+    let (name, topic) = (topic.name.clone(), Some(topic.id));
+    Ok(Wanted {
+        name,
+        topic,
+        partitions: count,
+        configs: Vec::new(),
+    })
+}

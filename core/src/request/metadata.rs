@@ -1,0 +1,180 @@
+//! Metadata (KIP-4, KIP-516): the brokers, and topics with their partitions' leaders.
+
+use alloc::collections::BTreeSet;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::create_topics::{check_name, pending};
+use super::pending_topics::{PendingBody, PendingTopics};
+use crate::broker::State;
+use crate::connection::{Answer, RequestId};
+use crate::ids::TopicId;
+use crate::log::LogState;
+use crate::metadata::image::Topic;
+use crate::metadata::topics::{self, Wanted};
+use crate::partition::PartitionKey;
+use crate::wire::messages::metadata::{
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
+    MetadataResponsePartition, MetadataResponseTopic,
+};
+use crate::wire::{ErrorCode, Str};
+
+pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: MetadataRequest) {
+    if !state.metadata.is_current() {
+        // What the state is, the disk decides in a moment; there is nothing true to say now.
+        return state.answer(id, Answer::Close);
+    }
+    // Below version 4 there is no flag, and creation is on (KIP-204).
+    let may_create = state.config.auto_create_topics && request.allow_auto_topic_creation;
+    let asked = match request.topics {
+        Some(topics) if !(version == 0 && topics.is_empty()) => Asked::Some(topics),
+        _ => Asked::All,
+    };
+    if let (Asked::Some(asked), true) = (&asked, may_create) {
+        let missing: BTreeSet<&str> = asked
+            .iter()
+            .filter(|topic| topic.topic_id == TopicId::ZERO)
+            .filter_map(|topic| topic.name.as_deref())
+            .filter(|name| state.metadata.image().topic(name).is_none())
+            .filter(|name| check_name(name).is_ok())
+            .collect();
+        if !missing.is_empty() {
+            let waiting = missing.len();
+            for (place, name) in missing.into_iter().enumerate() {
+                auto_create(state, id, place, name);
+            }
+            let body = PendingBody::Metadata {
+                asked: asked.clone(),
+            };
+            pending(
+                state,
+                id,
+                PendingTopics {
+                    body,
+                    waiting,
+                    deadline: None,
+                },
+            );
+            return;
+        }
+    }
+    respond(state, id, asked);
+}
+
+/// What a request asks for.
+#[derive(Debug)]
+enum Asked {
+    All,
+    Some(Vec<MetadataRequestTopic>),
+}
+
+fn auto_create(state: &mut State, id: RequestId, place: usize, name: &str) {
+    if state.topics.is_creating(name) {
+        return state.topics.join(name, id, place);
+    }
+    let wanted = Wanted {
+        name: name.to_string(),
+        topic: None,
+        partitions: state.config.num_partitions,
+        configs: Vec::new(),
+    };
+    topics::create(state, wanted, id, place);
+}
+
+/// The topics that were missing are there, or cannot be.
+pub(super) fn respond_after_creation(
+    state: &mut State,
+    id: RequestId,
+    asked: Vec<MetadataRequestTopic>,
+) {
+    respond(state, id, Asked::Some(asked));
+}
+
+fn respond(state: &mut State, id: RequestId, asked: Asked) {
+    let topics = match asked {
+        Asked::All => {
+            let image = state.metadata.image();
+            image.topics().map(|topic| describe(state, topic)).collect()
+        }
+        Asked::Some(asked) => asked.iter().map(|topic| find(state, topic)).collect(),
+    };
+    let endpoint = state.advertised(id);
+    let node_id = state.config.node_id.0;
+    let response = MetadataResponse {
+        brokers: vec![MetadataResponseBroker {
+            node_id,
+            host: endpoint.host.into(),
+            port: i32::from(endpoint.port),
+            rack: state.config.rack.as_deref().map(Into::into),
+            ..Default::default()
+        }],
+        cluster_id: Some(state.metadata.image().cluster_id.as_str().into()),
+        controller_id: node_id,
+        topics,
+        ..Default::default()
+    };
+    state
+        .metadata
+        .answer_when_durable(id, response, Answer::Close);
+}
+
+fn find(state: &State, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
+    let image = state.metadata.image();
+    let refuse = |error_code| MetadataResponseTopic {
+        error_code,
+        name: asked.name.clone(),
+        topic_id: asked.topic_id,
+        ..Default::default()
+    };
+    if asked.topic_id != TopicId::ZERO {
+        return match image.topic_by_id(asked.topic_id) {
+            Some(topic) => describe(state, topic),
+            None => refuse(ErrorCode::UNKNOWN_TOPIC_ID),
+        };
+    }
+    let Some(name) = &asked.name else {
+        return refuse(ErrorCode::UNKNOWN_TOPIC_ID);
+    };
+    match image.topic(name) {
+        Some(topic) => describe(state, topic),
+        None if check_name(name).is_err() => refuse(ErrorCode::INVALID_TOPIC_EXCEPTION),
+        None => refuse(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+    }
+}
+
+fn describe(state: &State, topic: &Topic) -> MetadataResponseTopic {
+    let node_id = state.config.node_id.0;
+    let leader_epoch = state.metadata.image().leader_epoch(topic).0;
+    let partitions = (0..topic.partitions).map(|partition_index| {
+        let online = is_online(state, topic.id, partition_index);
+        MetadataResponsePartition {
+            error_code: if online {
+                ErrorCode::NONE
+            } else {
+                ErrorCode::LEADER_NOT_AVAILABLE
+            },
+            partition_index,
+            leader_id: if online { node_id } else { -1 },
+            leader_epoch,
+            replica_nodes: vec![node_id],
+            isr_nodes: vec![node_id],
+            offline_replicas: if online { Vec::new() } else { vec![node_id] },
+            ..Default::default()
+        }
+    });
+    MetadataResponseTopic {
+        name: Some(Str::from(topic.name.as_str())),
+        topic_id: topic.id,
+        partitions: partitions.collect(),
+        ..Default::default()
+    }
+}
+
+/// Whether a partition has a leader: it is in service and its log is not offline.
+pub(super) fn is_online(state: &State, topic: TopicId, index: i32) -> bool {
+    state
+        .partitions
+        .get(&PartitionKey { topic, index })
+        .is_some_and(|partition| !matches!(partition.log().state(), LogState::Offline(_)))
+}

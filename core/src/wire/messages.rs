@@ -1,0 +1,113 @@
+//! The messages, one file an API: its request, its response, and the structs inside them.
+//!
+//! A new API is a file here, a line in [`api`](super::api), and a name in `tests/golden/generate`.
+
+pub mod alter_configs;
+pub mod api_versions;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_records;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod describe_log_dirs;
+pub mod describe_topic_partitions;
+pub mod fetch;
+pub mod incremental_alter_configs;
+pub mod list_config_resources;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
+pub mod produce;
+
+pub use alter_configs::{AlterConfigsRequest, AlterConfigsResponse};
+pub use api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+pub use create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse};
+pub use create_topics::{CreateTopicsRequest, CreateTopicsResponse};
+pub use delete_records::{DeleteRecordsRequest, DeleteRecordsResponse};
+pub use delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
+pub use describe_cluster::{DescribeClusterRequest, DescribeClusterResponse};
+pub use describe_configs::{DescribeConfigsRequest, DescribeConfigsResponse};
+pub use describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+pub use describe_topic_partitions::{
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
+};
+pub use fetch::{FetchRequest, FetchResponse};
+pub use incremental_alter_configs::{
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
+pub use list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
+pub use list_offsets::{ListOffsetsRequest, ListOffsetsResponse};
+pub use metadata::{MetadataRequest, MetadataResponse};
+pub use offset_for_leader_epoch::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+pub use produce::{ProduceRequest, ProduceResponse};
+
+use super::api::ApiKey;
+use super::reader::{DecodeError, Malformation, Reader};
+use super::value::{Format, Value};
+use super::versions::Versions;
+use super::writer::Writer;
+
+/// A request or a response, made from a table.
+pub trait Message: Value {
+    /// Kafka's name for it.
+    const NAME: &'static str;
+    /// The API it belongs to.
+    const API: ApiKey;
+    /// The versions it can be read and written in.
+    const VERSIONS: Versions;
+    /// The versions with compact lengths and tagged fields (KIP-482).
+    const FLEXIBLE: Versions;
+
+    /// Reads the message. Bytes after its end are left in the reader.
+    fn decode(reader: &mut Reader, version: i16) -> Result<Self, DecodeError> {
+        if !Self::VERSIONS.contains(version) {
+            return Err(DecodeError::new(Malformation::Version(version)));
+        }
+        Self::read(reader, Self::format(version))
+    }
+
+    /// Writes the message.
+    ///
+    /// # Panics
+    ///
+    /// If `version` is not one of the message's. It comes from a request that was decoded, or from
+    /// a choice among versions the peer and this codec both have.
+    fn encode(&self, writer: &mut Writer, version: i16) {
+        assert!(
+            Self::VERSIONS.contains(version),
+            "{} has no version {version}",
+            Self::NAME
+        );
+        self.write(writer, Self::format(version));
+    }
+
+    /// How values are written in `version`.
+    #[must_use]
+    fn format(version: i16) -> Format {
+        Format {
+            version,
+            flexible: Self::FLEXIBLE.contains(version),
+            nullable: false,
+        }
+    }
+}
+
+/// What can follow a header: a message, or one of several.
+pub trait Body {
+    /// The API it belongs to.
+    fn api(&self) -> ApiKey;
+
+    /// Writes it; panics as [`Message::encode`] does.
+    fn encode_body(&self, writer: &mut Writer, version: i16);
+}
+
+impl<M: Message> Body for M {
+    fn api(&self) -> ApiKey {
+        M::API
+    }
+
+    fn encode_body(&self, writer: &mut Writer, version: i16) {
+        self.encode(writer, version);
+    }
+}
