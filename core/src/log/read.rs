@@ -213,6 +213,11 @@ impl Log {
         if !self.is_readable() {
             return Err(ReadError::Changed);
         }
+        for base in &output.checked_indexes {
+            if let Some(segment) = self.segments.get_mut(base) {
+                segment.checked_indexes = true;
+            }
+        }
         for base in &output.wrong_indexes {
             if let Some(segment) = self.segments.get_mut(base)
                 && segment.tail.is_none()
