@@ -300,7 +300,10 @@ impl<'a> Sender<'a> {
             }))?;
             out.flush()?;
         } else if output::stderr_is_terminal() {
-            output::note(&format!("{} records sent to {}", self.sent, self.args.topic));
+            output::note(&format!(
+                "{} records sent to {}",
+                self.sent, self.args.topic
+            ));
         }
         match &self.first_failure {
             None => Ok(()),

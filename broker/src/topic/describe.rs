@@ -6,9 +6,7 @@ use odradek_core::client::{AdminTarget, OffsetSpec, TopicPartition};
 use odradek_core::wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
 };
-use odradek_core::wire::messages::metadata::{
-    MetadataResponsePartition, MetadataResponseTopic,
-};
+use odradek_core::wire::messages::metadata::{MetadataResponsePartition, MetadataResponseTopic};
 use odradek_core::wire::{ErrorCode, ResponseBody};
 use serde_json::json;
 
@@ -127,8 +125,14 @@ fn ranges(
         Ok(found.collect())
     };
     let (starts, ends) = (all(OffsetSpec::Earliest)?, all(OffsetSpec::Latest)?);
-    let indexes = topic.partitions.iter().map(|partition| partition.partition_index);
-    let ranges = starts.into_iter().zip(ends).map(|(start, end)| Ok((start?, end?)));
+    let indexes = topic
+        .partitions
+        .iter()
+        .map(|partition| partition.partition_index);
+    let ranges = starts
+        .into_iter()
+        .zip(ends)
+        .map(|(start, end)| Ok((start?, end?)));
     Ok(indexes.zip(ranges).collect())
 }
 
