@@ -42,6 +42,9 @@ pub(crate) struct ConnectArgs {
     log: Option<String>,
 }
 
+/// What a look-up found, in the order of the question.
+pub(crate) type FoundOffsets = Vec<(TopicPartition, Result<FoundOffset, ClientError>)>;
+
 /// How long a close may take: whatever matters has been awaited before.
 const CLOSE: Duration = Duration::from_secs(1);
 
@@ -156,7 +159,7 @@ impl Session {
     pub(crate) fn offsets(
         &self,
         wanted: Vec<(TopicPartition, OffsetSpec)>,
-    ) -> Result<Vec<(TopicPartition, Result<FoundOffset, ClientError>)>, Failure> {
+    ) -> Result<FoundOffsets, Failure> {
         let count = wanted.len();
         let found = self.block_on(self.consumer().offsets(wanted, self.timeout));
         if found.len() == count {
