@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::connection::RequestId;
 use crate::context::Context;
 use crate::ids::{LeaderEpoch, Offset, TopicId};
-use crate::log::{AppendError, AppendInfo, Log, LogState};
+use crate::log::{AppendError, AppendInfo, Log};
 use crate::record::batch::CheckedBatch;
 use crate::wire::ErrorCode;
 
@@ -30,6 +30,8 @@ pub struct Partition {
     pub(crate) name: String,
     pub(crate) log: Log,
     pub(crate) leader_epoch: LeaderEpoch,
+    /// `min.insync.replicas` of its topic.
+    pub(crate) min_in_sync_replicas: i64,
     high_watermark: Offset,
     /// The log start that retention or DeleteRecords wants; visible once it is durable.
     pub(crate) wanted_log_start: Offset,
@@ -71,6 +73,7 @@ impl Partition {
             name,
             log,
             leader_epoch,
+            min_in_sync_replicas: 1,
             high_watermark: Offset(0),
             wanted_log_start: Offset(0),
             waiting_produces: VecDeque::new(),
@@ -116,11 +119,10 @@ impl Partition {
 
     /// Whether it can be read now.
     pub(crate) fn check_readable(&self) -> Result<(), ErrorCode> {
-        match self.log.state() {
-            LogState::Ready | LogState::StorageFailed(_) | LogState::Reopening(_) => Ok(()),
-            LogState::Loading | LogState::Offline(_) | LogState::Closed => {
-                Err(ErrorCode::KAFKA_STORAGE_ERROR)
-            }
+        if self.log.is_readable() {
+            Ok(())
+        } else {
+            Err(ErrorCode::KAFKA_STORAGE_ERROR)
         }
     }
 

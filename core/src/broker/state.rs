@@ -194,6 +194,10 @@ impl State {
 
     /// Starts whatever may start on a connection.
     pub(crate) fn start_requests(&mut self, cx: &mut Context<'_>, connection: ConnectionId) {
+        // A stop finishes what was started, and would not end if more were.
+        if matches!(self.stage, Stage::Stopping(_) | Stage::Over) {
+            return;
+        }
         while let Some((id, request)) = self.connections.start_next(connection) {
             request::start(self, cx, id, request);
         }
@@ -376,11 +380,6 @@ impl State {
 }
 
 impl State {
-    /// Whether clients should not be kept waiting any more.
-    pub(crate) const fn is_stopping(&self) -> bool {
-        matches!(self.stage, Stage::Stopping(_) | Stage::Over)
-    }
-
     /// A topic id that nothing has.
     pub(crate) fn new_topic_id(&mut self) -> TopicId {
         loop {
@@ -413,6 +412,8 @@ impl State {
                 partition.log.set_config(cx, config);
                 self.touched.insert(partition.log.id());
             }
+            partition.min_in_sync_replicas =
+                self.metadata.min_in_sync_replicas(&self.config, key.topic);
         }
     }
 }

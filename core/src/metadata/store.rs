@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::config::{BrokerConfig, topic_key};
+use super::config::BrokerConfig;
 use super::image::Image;
 use super::record::{MetadataRecord, Resource};
 use super::{replay, snapshot};
@@ -19,7 +19,7 @@ use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
 use crate::ids::{FilePath, LeaderEpoch, Offset, OperationId, TopicId};
 use crate::input::DiskError;
-use crate::log::{Log, LogConfig, LogSpec, LogState, RecoveryPoint};
+use crate::log::{Durability, Log, LogConfig, LogSpec, RecoveryPoint};
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
@@ -53,8 +53,10 @@ pub(crate) struct MetadataStore {
     durable: Vec<Change>,
     failed: Vec<Change>,
     snapshot: Option<(Sequence, Offset)>,
-    /// End of the log when the last snapshot was taken, or found.
-    snapshot_offset: Offset,
+    /// Bytes appended since the last snapshot.
+    appended_bytes: u64,
+    /// Size of the last snapshot, or of one that was made and found not to be worth it.
+    live_bytes: u64,
     wanted_log_start: Offset,
 }
 
@@ -119,18 +121,13 @@ impl MetadataStore {
         }
     }
 
-    /// A topic's config as it is in force, as a number.
-    pub(crate) fn topic_number(
-        &self,
-        config: &BrokerConfig,
-        topic: TopicId,
-        name: &str,
-    ) -> Option<i64> {
-        let key = topic_key(name)?;
-        let own = self.image.config(&Resource::Topic(topic), name);
-        own.and_then(|value| value.parse().ok())
-            .or_else(|| self.broker_value(config, key.broker_name)?.parse().ok())
-            .or_else(|| key.default.parse().ok())
+    /// `min.insync.replicas` of a topic, as it is in force.
+    pub(crate) fn min_in_sync_replicas(&self, config: &BrokerConfig, topic: TopicId) -> i64 {
+        const NAME: &str = "min.insync.replicas";
+        let own = self.image.config(&Resource::Topic(topic), NAME);
+        own.or_else(|| self.broker_value(config, NAME))
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(1)
     }
 
     /// Whether nothing of a topic is deleted by retention.
@@ -203,7 +200,7 @@ impl MetadataStore {
 
     /// Settings of the metadata log: nothing of it goes but below a snapshot.
     pub(crate) fn spec(config: &BrokerConfig, id: LogId, bugs: crate::bugs::Bugs) -> LogSpec {
-        let log = LogConfig {
+        let settings = LogConfig {
             segment_bytes: config.metadata_segment_bytes,
             retention_bytes: None,
             retention_ms: None,
@@ -213,12 +210,13 @@ impl MetadataStore {
             timestamp_after_max_ms: u64::MAX,
             ..LogConfig::default()
         };
-        let durability = config.durability;
         LogSpec {
             id,
             dir: DIRECTORY.into(),
-            config: log,
-            durability,
+            config: settings,
+            // Whatever the policy for records: a record here is a topic, and its directories go
+            // when it is lost.
+            durability: Durability::Fsync,
             bugs,
         }
     }
@@ -252,6 +250,7 @@ impl MetadataStore {
             LeaderEpoch(self.image.epoch),
         )
         .map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+        self.appended_bytes += batch.bytes.len() as u64;
         records.iter().for_each(|record| self.image.replay(record));
         Ok(())
     }
@@ -277,7 +276,11 @@ impl MetadataStore {
     }
 
     fn wait(&mut self, what: Waiter) {
-        let offset = self.log.as_ref().map_or(Offset(0), Log::log_end_offset);
+        // While the state holds records that were lost, nothing that was read from it comes true.
+        let offset = match &self.log {
+            Some(log) if self.current => log.log_end_offset(),
+            _ => Offset(i64::MAX),
+        };
         self.waiting.push_back(Waiting { offset, what });
     }
 
@@ -309,21 +312,19 @@ impl MetadataStore {
         if let Some(lost) = log.take_lost() {
             changed = true;
             self.current = false;
-            while let Some(last) = self.waiting.back() {
-                if last.offset <= lost.from {
-                    break;
-                }
-                match self.waiting.pop_back().map(|waiting| waiting.what) {
-                    Some(Waiter::Answer {
-                        request, failed, ..
-                    }) => {
-                        answers.push_back((request, failed));
-                    }
-                    Some(Waiter::Change(change)) => self.failed.push(change),
-                    None => {}
-                }
-            }
+            fail_above(&mut self.waiting, lost.from, answers, &mut self.failed);
         }
+        if !self.current && self.loaded_once() {
+            changed |= fail_above(
+                &mut self.waiting,
+                Offset(i64::MAX - 1),
+                answers,
+                &mut self.failed,
+            );
+        }
+        let Some(log) = self.log.as_ref() else {
+            return changed;
+        };
         let durable = log.high_watermark_limit();
         while let Some(first) = self.waiting.front() {
             if first.offset > durable {
@@ -336,10 +337,10 @@ impl MetadataStore {
                 None => {}
             }
         }
-        let reload = !self.current
-            && self.reading.is_none()
-            && *log.state() == LogState::Ready
-            && self.loaded_once();
+        // After a failed write too: as long as the state is not current nothing is appended, and
+        // only an append would make the log ready again.
+        let reload =
+            !self.current && self.reading.is_none() && log.takes_records() && self.loaded_once();
         if reload {
             self.begin_replay(cx);
         }
@@ -372,12 +373,12 @@ impl MetadataStore {
         let next = match result {
             Ok(ReadOutput::Files(files)) => {
                 self.image = Image::default();
+                self.appended_bytes = 0;
                 match files.into_iter().next().flatten() {
                     Some(bytes) => {
                         let (image, offset) =
                             snapshot::decode(bytes).map_err(|why| damaged(snapshot::FILE, &why))?;
                         self.image = image;
-                        self.snapshot_offset = offset;
                         offset
                     }
                     None => Offset(0),
@@ -385,6 +386,7 @@ impl MetadataStore {
             }
             Ok(ReadOutput::Records(read)) => {
                 for batch in &read.batches {
+                    self.appended_bytes += batch.len() as u64;
                     let records =
                         replay::records_of(batch).map_err(|why| damaged(DIRECTORY, &why))?;
                     records.iter().for_each(|record| self.image.replay(record));
@@ -427,18 +429,22 @@ impl MetadataStore {
     fn snapshot_if_due(&mut self, cx: &mut Context<'_>) {
         let Some(log) = self.log.as_ref() else { return };
         let end = log.log_end_offset();
+        let worth_it =
+            |appended, live| appended >= SNAPSHOT_MIN_BYTES.max((SNAPSHOT_RATIO - 1) * live);
         if !self.current
             || self.snapshot.is_some()
-            || log.size_bytes() < SNAPSHOT_MIN_BYTES
-            || end <= self.snapshot_offset
+            || !worth_it(self.appended_bytes, self.live_bytes)
             || log.high_watermark_limit() < end
         {
             return;
         }
         let bytes = snapshot::encode(&self.image, end, cx.now.wall);
-        if log.size_bytes() < SNAPSHOT_RATIO * bytes.len() as u64 {
+        self.live_bytes = bytes.len() as u64;
+        if !worth_it(self.appended_bytes, self.live_bytes) {
             return;
         }
+        // If writing it fails, the next is tried when the log has grown as much again.
+        self.appended_bytes = 0;
         let path = FilePath::from(snapshot::FILE);
         self.snapshot = Some((
             Sequence::start(cx, Owner::Broker, replace_file(&path, bytes)),
@@ -470,8 +476,6 @@ impl MetadataStore {
                 );
             }
         }
-        // After a failure too: the next is tried when the log has grown.
-        self.snapshot_offset = offset;
         self.snapshot = None;
     }
 
@@ -481,6 +485,27 @@ impl MetadataStore {
             .as_ref()
             .is_some_and(|log| self.wanted_log_start > log.log_start_offset())
     }
+}
+
+/// Ends those who wait for more than `durable` with their failure. True if there was one.
+fn fail_above(
+    waiting: &mut VecDeque<Waiting>,
+    durable: Offset,
+    answers: &mut VecDeque<(RequestId, Answer)>,
+    failed_changes: &mut Vec<Change>,
+) -> bool {
+    let mut changed = false;
+    while waiting.back().is_some_and(|last| last.offset > durable) {
+        changed = true;
+        match waiting.pop_back().map(|waiting| waiting.what) {
+            Some(Waiter::Answer {
+                request, failed, ..
+            }) => answers.push_back((request, failed)),
+            Some(Waiter::Change(change)) => failed_changes.push(change),
+            None => {}
+        }
+    }
+    changed
 }
 
 /// The operations that replace a file so that a crash leaves the old one or the new one (promise 8).

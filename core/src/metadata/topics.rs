@@ -425,7 +425,11 @@ fn finish(state: &mut State, cx: &mut Context<'_>, id: u64) {
             creation.partitions, creation.name, creation.topic
         ),
     );
-    for (key, log) in creation.logs {
+    for (key, mut log) in creation.logs {
+        // The topic's own configs are known to the image since its records were appended, which is
+        // later than the log was made.
+        let config = state.metadata.log_config(&state.config, key.topic);
+        log.set_config(cx, config);
         insert_partition(state, key, &creation.name, log, epoch);
     }
     tell(state, creation.waiting, Ok(()));
@@ -441,7 +445,10 @@ pub(crate) fn insert_partition(
 ) {
     let id = log.id();
     state.by_log.insert(id, key);
-    let partition = Partition::new(partition_name(topic, key.index), log, epoch);
+    let mut partition = Partition::new(partition_name(topic, key.index), log, epoch);
+    partition.min_in_sync_replicas = state
+        .metadata
+        .min_in_sync_replicas(&state.config, key.topic);
     state.partitions.insert(key, partition);
     state.touch(id);
 }

@@ -77,7 +77,7 @@ pub(super) fn handle(
         max_bytes.min(state.config.fetch_max_bytes),
         cx.now.mono.plus_ms(max_wait),
     );
-    fetch.expired = max_wait == 0 || state.is_stopping();
+    fetch.expired = max_wait == 0;
     fetch.committed_only = request.isolation_level == READ_COMMITTED;
     delayed_fetch::start(state, cx, id, fetch);
 }

@@ -123,14 +123,11 @@ fn append(
     if !matches!(acks, -1..=1) {
         return Err(ErrorCode::INVALID_REQUIRED_ACKS.into());
     }
-    let min_in_sync = state
-        .metadata
-        .topic_number(&state.config, key.topic, "min.insync.replicas");
     let partition = state
         .partitions
         .get_mut(&key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-    if acks == -1 && min_in_sync.is_some_and(|min| min > IN_SYNC_REPLICAS) {
+    if acks == -1 && partition.min_in_sync_replicas > IN_SYNC_REPLICAS {
         return Err(ErrorCode::NOT_ENOUGH_REPLICAS.into());
     }
     let batches = check.map_err(|error| {

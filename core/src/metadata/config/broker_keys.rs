@@ -90,7 +90,6 @@ broker_keys! {
     "log.roll.hours" Int Some("168"), AtLeast(1), Works, false, "segment.ms in hours, if log.roll.ms is not set";
     "max.connections" Int Some("2147483647"), AtLeast(0), Works, false, "connections beyond which new ones are refused";
     "max.connections.per.ip" Int Some("2147483647"), AtLeast(0), Stored, false, "connections of one client";
-    "message.max.decompressed.bytes" Int Some("104857600"), AtLeast(1_048_576), Works, false, "Odradek's own: the most that a compressed batch may hold once decompressed";
     "node.id" Int Some("0"), AtLeast(0), Works, false, "this broker's id; Odradek's default is 0";
     "broker.id" Int Some("0"), AtLeast(0), Works, false, "old name of node.id";
     "num.io.threads" Int Some("8"), AtLeast(1), Stored, true, "threads for requests in Kafka; Odradek sizes its own";

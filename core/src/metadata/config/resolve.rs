@@ -34,8 +34,6 @@ pub struct BrokerConfig {
     pub fetch_max_bytes: u32,
     /// `log.retention.check.interval.ms`.
     pub retention_check_interval_ms: u64,
-    /// `message.max.decompressed.bytes`.
-    pub max_decompressed_bytes: u32,
     /// `max.request.partition.size.limit`.
     pub max_partitions_per_response: i32,
     /// The data directory as the operator names it: what DescribeLogDirs tells.
@@ -88,7 +86,6 @@ impl Default for BrokerConfig {
             delete_topics: true,
             fetch_max_bytes: 57_671_680,
             retention_check_interval_ms: 300_000,
-            max_decompressed_bytes: 104_857_600,
             max_partitions_per_response: 2000,
             data_dir: String::new(),
             properties: BTreeMap::new(),
@@ -153,10 +150,6 @@ impl BrokerConfig {
             retention_check_interval_ms: narrow(
                 number("log.retention.check.interval.ms"),
                 defaults.retention_check_interval_ms,
-            ),
-            max_decompressed_bytes: narrow(
-                number("message.max.decompressed.bytes"),
-                defaults.max_decompressed_bytes,
             ),
             max_partitions_per_response: narrow(
                 number("max.request.partition.size.limit"),
