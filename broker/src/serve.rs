@@ -1,7 +1,6 @@
 //! `odradek serve`: the broker.
 
 mod listeners;
-mod logging;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -15,8 +14,8 @@ use odradek_io::server::{Server, ServerOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
+use crate::logging::{self, LogFormat};
 use crate::output::Output;
-use logging::LogFormat;
 use settings::Settings;
 
 /// Runs the broker until it gets SIGTERM or SIGINT.

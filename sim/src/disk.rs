@@ -123,9 +123,7 @@ impl Disk {
             let Some(Node::Directory(directory)) = self.nodes.get(&at) else {
                 return Err(DiskErrorKind::NotFound);
             };
-            at = *names(directory)
-                .get(part)
-                .ok_or(DiskErrorKind::NotFound)?;
+            at = *names(directory).get(part).ok_or(DiskErrorKind::NotFound)?;
         }
         Ok(at)
     }
@@ -188,10 +186,8 @@ impl Disk {
         }
         let sequence = self.next_sequence();
         let inode = Inode(self.next_inode);
-        self.directory_mut(&path.parent())?.change(
-            sequence,
-            vec![(path.name().to_owned(), Some(inode))],
-        );
+        self.directory_mut(&path.parent())?
+            .change(sequence, vec![(path.name().to_owned(), Some(inode))]);
         self.next_inode += 1;
         self.nodes.insert(inode, node);
         Ok(inode)

@@ -82,7 +82,10 @@ Examples:
 
 fn seed_range(text: &str) -> Result<Range<u64>, String> {
     let (from, to) = text.split_once("..").ok_or("write it as A..B")?;
-    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|error| format!("{text}: {error}"))
+    };
     let (from, to) = (number(from)?, number(to)?);
     if from >= to {
         return Err("there is no seed in it".to_owned());
@@ -124,9 +127,8 @@ fn run(
     keep_going: bool,
 ) -> Result<bool, String> {
     let bugs = plant(bug)?;
-    let jobs = jobs.unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-    });
+    let jobs = jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let total = seeds.end - seeds.start;
     let terminal = std::io::stderr().is_terminal();
     let stopwatch = Stopwatch::start();
@@ -279,7 +281,11 @@ fn build_and_call(seeds: &Range<u64>) -> Result<bool, String> {
     let status = Command::new(cargo)
         .args(["run", "--release", "--quiet", "-p", "odradek-sim"])
         .args(["--features", "bugs", "--target-dir", "target/bugs", "--"])
-        .args(["bugs", "--seeds", &format!("{}..{}", seeds.start, seeds.end)])
+        .args([
+            "bugs",
+            "--seeds",
+            &format!("{}..{}", seeds.start, seeds.end),
+        ])
         .status()
         .map_err(|error| format!("cannot call cargo: {error}"))?;
     Ok(status.success())

@@ -107,8 +107,7 @@ impl Network {
             if choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.cut)) {
                 // Mostly early, so that small exchanges are cut too.
                 let mean = choices.pick(Subsystem::NetworkFault, id.0, &[40, 400, 4_000, 20_000]);
-                direction.cut_at =
-                    Some(choices.exponential(Subsystem::NetworkFault, id.0, mean));
+                direction.cut_at = Some(choices.exponential(Subsystem::NetworkFault, id.0, mean));
             }
         }
         let [to_broker, to_client] = directions;
@@ -203,13 +202,12 @@ impl Network {
             bytes.truncate((at - before) as usize);
         }
         let mut arrivals = Vec::new();
-        let split = if bytes.len() > 1
-            && choices.chance(Subsystem::NetworkLatency, id.0, Odds(200_000))
-        {
-            choices.between(Subsystem::NetworkLatency, id.0, 1, bytes.len() as u64 - 1) as usize
-        } else {
-            0
-        };
+        let split =
+            if bytes.len() > 1 && choices.chance(Subsystem::NetworkLatency, id.0, Odds(200_000)) {
+                choices.between(Subsystem::NetworkLatency, id.0, 1, bytes.len() as u64 - 1) as usize
+            } else {
+                0
+            };
         let first = bytes.split_to(split);
         for piece in [first, bytes] {
             if piece.is_empty() {
@@ -354,8 +352,7 @@ impl Network {
     }
 
     fn arrival(&self, id: ConnectionId, now: Mono, last: Mono, choices: &mut Choices) -> Mono {
-        let mut delay =
-            choices.exponential(Subsystem::NetworkLatency, id.0, self.rates.latency_ns);
+        let mut delay = choices.exponential(Subsystem::NetworkLatency, id.0, self.rates.latency_ns);
         if choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.stall)) {
             delay += choices.exponential(Subsystem::NetworkFault, id.0, 400 * MILLISECOND);
         }

@@ -144,7 +144,11 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             segment_bytes: pick(choices, 23, &[600, 2_000, 8_000, 64_000]),
             segment_index_bytes: pick(choices, 24, &[48, 120, 4_096]),
             index_interval_bytes: pick(choices, 25, &[1, 100, 500, 4_096]),
-            segment_ms: pick(choices, 26, &[1_000, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000]),
+            segment_ms: pick(
+                choices,
+                26,
+                &[1_000, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000],
+            ),
             file_delete_delay_ms: pick(choices, 27, &[0, 500, 60_000]),
             retention_ms: None,
             ..LogConfig::default()
@@ -173,7 +177,12 @@ fn draw_disk(choices: &mut Choices) -> DiskRates {
         latency: pick(
             choices,
             38,
-            &[Latency::Fast, Latency::Fast, Latency::Slow, Latency::Bimodal],
+            &[
+                Latency::Fast,
+                Latency::Fast,
+                Latency::Slow,
+                Latency::Bimodal,
+            ],
         ),
     }
 }
@@ -187,7 +196,11 @@ fn draw_network(choices: &mut Choices) -> NetworkRates {
         }
     };
     NetworkRates {
-        latency_ns: pick(choices, 40, &[20 * MICROSECOND, 200 * MICROSECOND, 3 * MILLISECOND]),
+        latency_ns: pick(
+            choices,
+            40,
+            &[20 * MICROSECOND, 200 * MICROSECOND, 3 * MILLISECOND],
+        ),
         cut: rate(choices, 41, 400_000, &[100_000, 500_000]),
         half_open: rate(choices, 42, 300_000, &[200_000, 500_000]),
         stall: rate(choices, 43, 300_000, &[2_000, 20_000]),

@@ -92,9 +92,9 @@ impl ClientContext<'_> {
 
     /// Sends bytes.
     pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) {
-        let arrivals =
-            self.network
-                .send_to_broker(connection, bytes, self.now.mono, self.choices);
+        let arrivals = self
+            .network
+            .send_to_broker(connection, bytes, self.now.mono, self.choices);
         self.arrive(connection, arrivals);
     }
 

@@ -54,19 +54,42 @@ pub struct World {
 #[derive(Debug)]
 enum Event {
     /// An operation on the disk is over.
-    Execute { node: usize, life: u64, token: Token },
+    Execute {
+        node: usize,
+        life: u64,
+        token: Token,
+    },
     /// A completion reaches the broker.
-    Report { node: usize, life: u64, report: Report },
+    Report {
+        node: usize,
+        life: u64,
+        report: Report,
+    },
     /// The kernel drops clean pages.
     Evict { node: usize, inode: Inode },
     /// Something arrives at one end of a connection.
-    Arrive { connection: ConnectionId, arrival: Arrival },
+    Arrive {
+        connection: ConnectionId,
+        arrival: Arrival,
+    },
     /// The broker's writer has its turn.
-    Write { node: usize, life: u64, connection: ConnectionId },
+    Write {
+        node: usize,
+        life: u64,
+        connection: ConnectionId,
+    },
     /// The broker may take further frames from a connection.
-    Pull { node: usize, life: u64, connection: ConnectionId },
+    Pull {
+        node: usize,
+        life: u64,
+        connection: ConnectionId,
+    },
     /// The broker learns that a connection is gone.
-    Gone { node: usize, life: u64, connection: ConnectionId },
+    Gone {
+        node: usize,
+        life: u64,
+        connection: ConnectionId,
+    },
     /// A graceful stop.
     Stop { node: usize, life: u64 },
     /// The broker's deadline has come.
@@ -319,7 +342,13 @@ impl World {
             None => act(&mut self.verifier, &mut cx),
         }
         for (at, connection, arrival) in arrivals {
-            self.clock.at(at, Event::Arrive { connection, arrival });
+            self.clock.at(
+                at,
+                Event::Arrive {
+                    connection,
+                    arrival,
+                },
+            );
         }
         for (delay, tag) in timers {
             let client = number;
@@ -334,7 +363,13 @@ impl World {
     /// Schedules what travels on a connection.
     fn travel(&mut self, connection: ConnectionId, arrivals: crate::network::Arrivals) {
         for (at, arrival) in arrivals {
-            self.clock.at(at, Event::Arrive { connection, arrival });
+            self.clock.at(
+                at,
+                Event::Arrive {
+                    connection,
+                    arrival,
+                },
+            );
         }
     }
 
@@ -417,7 +452,13 @@ impl World {
         }
         for connection in self.network.half_open() {
             let arrival = Arrival::BrokerSeesClose;
-            self.clock.after(0, Event::Arrive { connection, arrival });
+            self.clock.after(
+                0,
+                Event::Arrive {
+                    connection,
+                    arrival,
+                },
+            );
         }
         for client in 0..self.clients.len() {
             self.with_client(client, |client, cx| client.finish(cx));

@@ -10,9 +10,8 @@ use odradek_core::metadata::config::{BrokerConfig, ConfigProblem};
 use odradek_io::limits::Limits;
 
 use super::Args;
-use super::listeners::{
-    check_advertised, client_listener, parse_endpoint, parse_listeners, resolve,
-};
+use super::listeners::{check_advertised, client_listener, parse_listeners, resolve};
+use crate::address::parse_endpoint;
 use crate::failure::Failure;
 use crate::{files, properties};
 
@@ -182,7 +181,10 @@ fn advertise(args: &Args, values: &Values) -> Result<Option<Endpoint>, Failure> 
 }
 
 fn data_dir(args: &Args, values: &Values) -> Result<PathBuf, Failure> {
-    let dir = match (&args.data_dir, set(values, "log.dirs").or(set(values, "log.dir"))) {
+    let dir = match (
+        &args.data_dir,
+        set(values, "log.dirs").or(set(values, "log.dir")),
+    ) {
         (Some(dir), _) => dir.clone(),
         (None, Some(value)) if value.text.contains(',') => {
             let why = "Odradek keeps its data in one directory: name one";
@@ -238,7 +240,8 @@ mod tests {
 
     #[test]
     fn flags_win_over_set_and_set_over_the_file() {
-        let file = file("num.partitions=2\nlog.dirs=/from/file\nlisteners=PLAINTEXT://127.0.0.1:1\n");
+        let file =
+            file("num.partitions=2\nlog.dirs=/from/file\nlisteners=PLAINTEXT://127.0.0.1:1\n");
         let path = file.path().to_str().unwrap();
         let from_file = gather(&["--config", path]).unwrap();
         assert_eq!(from_file.data_dir, Path::new("/from/file"));
@@ -246,7 +249,14 @@ mod tests {
         assert_eq!(from_file.config.num_partitions, 2);
         let set = gather(&["--config", path, "--set", "num.partitions=3"]).unwrap();
         assert_eq!(set.config.num_partitions, 3);
-        let flags = ["--config", path, "--data-dir", "/flag", "--listen", "127.0.0.1:2"];
+        let flags = [
+            "--config",
+            path,
+            "--data-dir",
+            "/flag",
+            "--listen",
+            "127.0.0.1:2",
+        ];
         let flags = gather(&flags).unwrap();
         assert_eq!(flags.data_dir, Path::new("/flag"));
         assert_eq!(flags.listen.port(), 2);
@@ -290,7 +300,15 @@ mod tests {
 
     #[test]
     fn several_directories_and_wildcard_advertisements_are_refused() {
-        assert!(gather(&["--set", "log.dirs=/a,/b"]).unwrap_err().contains("one directory"));
-        assert!(gather(&["--advertise", "0.0.0.0:9092"]).unwrap_err().contains("--advertise"));
+        assert!(
+            gather(&["--set", "log.dirs=/a,/b"])
+                .unwrap_err()
+                .contains("one directory")
+        );
+        assert!(
+            gather(&["--advertise", "0.0.0.0:9092"])
+                .unwrap_err()
+                .contains("--advertise")
+        );
     }
 }

@@ -169,6 +169,7 @@ impl Log {
                         let purpose = Purpose::Checkpoint(flushed);
                         return self.start_index_task(cx, base, flushed, purpose);
                     }
+                    self.flushed_since = None;
                 }
             }
             let limit = match self.durability {
@@ -333,7 +334,12 @@ impl Log {
     /// Everything below `mark` in the segment at `base` is flushed, indexes too.
     pub(super) fn move_recovery_point(&mut self, base: Offset, mark: Mark) {
         // A recovery point vouches for the epochs below it too.
-        if self.epochs_pending() || mark.next_offset < self.recovery_point.offset {
+        if self.epochs_pending() {
+            self.next_recovery_point = Some((base, mark));
+            return;
+        }
+        self.next_recovery_point = None;
+        if mark.next_offset < self.recovery_point.offset {
             return;
         }
         self.recovery_point = RecoveryPoint {

@@ -339,10 +339,8 @@ impl MetadataStore {
         }
         // After a failed write too: as long as the state is not current nothing is appended, and
         // only an append would make the log ready again.
-        let reload = !self.current
-            && self.reading.is_none()
-            && log.takes_records()
-            && self.loaded_once();
+        let reload =
+            !self.current && self.reading.is_none() && log.takes_records() && self.loaded_once();
         if reload {
             self.begin_replay(cx);
         }

@@ -188,7 +188,13 @@ impl DiskFaults {
             && self.rates.latency == Latency::Bimodal
             && choices.chance(Subsystem::DiskStall, entity, Odds(10_000));
         if stalls {
-            usual + choices.between(Subsystem::DiskStall, entity, MILLISECOND, 1_500 * MILLISECOND)
+            usual
+                + choices.between(
+                    Subsystem::DiskStall,
+                    entity,
+                    MILLISECOND,
+                    1_500 * MILLISECOND,
+                )
         } else {
             usual
         }

@@ -67,7 +67,8 @@ impl Disk {
                 }
             }
         }
-        self.nodes.retain(|inode: &Inode, _| reached.contains(inode));
+        self.nodes
+            .retain(|inode: &Inode, _| reached.contains(inode));
         loss
     }
 }

@@ -44,7 +44,11 @@ fn what_was_flushed_is_there_and_what_was_not_may_be_missing() {
         disk
     };
     let images = images(PLAIN, build);
-    assert!(images.iter().all(|i| i.as_ref().unwrap().starts_with(b"old")));
+    assert!(
+        images
+            .iter()
+            .all(|i| i.as_ref().unwrap().starts_with(b"old"))
+    );
     assert!(images.iter().any(|i| i.as_deref() == Some(b"old")));
     assert!(images.iter().any(|i| i.as_deref() == Some(b"oldnew")));
 }
@@ -147,7 +151,11 @@ fn a_pending_truncation_may_be_lost() {
     let images = images(PLAIN, build);
     assert!(images.contains(&Some(b"kept and cut".to_vec())));
     assert!(images.contains(&Some(b"kept".to_vec())));
-    assert!(images.iter().all(|i| i.as_ref().unwrap().starts_with(b"kept")));
+    assert!(
+        images
+            .iter()
+            .all(|i| i.as_ref().unwrap().starts_with(b"kept"))
+    );
 }
 
 #[test]
@@ -162,7 +170,11 @@ fn a_flush_covers_what_was_done_before_it_was_called() {
     };
     assert_eq!(build().durable(&path("f")), Some(&b"before"[..]));
     let images = images(PLAIN, build);
-    assert!(images.iter().all(|i| i.as_ref().unwrap().starts_with(b"before")));
+    assert!(
+        images
+            .iter()
+            .all(|i| i.as_ref().unwrap().starts_with(b"before"))
+    );
     assert!(images.contains(&Some(b"before".to_vec())));
 }
 
@@ -259,7 +271,10 @@ fn a_failed_flush_may_show_the_old_bytes_at_once_or_after_an_eviction() {
         disk.write(inode, 0, &[2; 4096]).unwrap();
         let ticket = disk.call_flush();
         disk.fail_flush(inode, ticket, shows_old);
-        assert_eq!(disk.cached(&path("f")).unwrap()[0], if shows_old { 1 } else { 2 });
+        assert_eq!(
+            disk.cached(&path("f")).unwrap()[0],
+            if shows_old { 1 } else { 2 }
+        );
         disk.evict(inode);
         assert_eq!(disk.cached(&path("f")), Some(&[1; 4096][..]));
     }
@@ -314,7 +329,10 @@ fn a_later_write_to_a_saved_page_is_not_undone_by_what_was_lost_before() {
 fn a_full_disk_writes_what_fits_and_says_so() {
     let (mut disk, inode) = disk_with(b"");
     disk.set_free_bytes(Some(10));
-    assert_eq!(disk.write(inode, 0, &[1; 16]), Err((10, DiskErrorKind::NoSpace)));
+    assert_eq!(
+        disk.write(inode, 0, &[1; 16]),
+        Err((10, DiskErrorKind::NoSpace))
+    );
     assert_eq!(disk.cached(&path("f")).unwrap().len(), 10);
     assert_eq!(disk.create_file(&path("g")), Err(DiskErrorKind::NoSpace));
     // What is overwritten needs no room; what is cut gives it back.

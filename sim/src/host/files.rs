@@ -82,27 +82,55 @@ struct LogFile {
 
 #[derive(Debug)]
 enum Queued {
-    Write { position: u64, data: WriteData },
+    Write {
+        position: u64,
+        data: WriteData,
+    },
     Flush,
-    Truncate { operation: OperationId, length: u64 },
-    Rewrite { operation: OperationId, from: u64, to: u64 },
-    Close { operation: OperationId },
+    Truncate {
+        operation: OperationId,
+        length: u64,
+    },
+    Rewrite {
+        operation: OperationId,
+        from: u64,
+        to: u64,
+    },
+    Close {
+        operation: OperationId,
+    },
 }
 
 #[derive(Debug)]
 enum Running {
-    Log { file: FileId, what: LogWork },
-    Path { operation: OperationId, op: FileOp },
+    Log {
+        file: FileId,
+        what: LogWork,
+    },
+    Path {
+        operation: OperationId,
+        op: FileOp,
+    },
     /// A flush of a file or directory by path, once it was called.
-    Sync { operation: OperationId, op: FileOp, ticket: Ticket },
-    Read { operation: OperationId, job: Box<ReadJob> },
+    Sync {
+        operation: OperationId,
+        op: FileOp,
+        ticket: Ticket,
+    },
+    Read {
+        operation: OperationId,
+        job: Box<ReadJob>,
+    },
 }
 
 #[derive(Debug)]
 enum LogWork {
     Queued(Queued),
     /// A flush that was called, with the written prefix of that moment.
-    Flushing { ticket: Ticket, up_to: u64 },
+    Flushing {
+        ticket: Ticket,
+        up_to: u64,
+    },
 }
 
 /// The dice of operations that belong to no log file.
@@ -277,12 +305,8 @@ impl Files {
                             .faults
                             .push((DiskFault::ManageError, Some(path.clone())));
                         let steps = primitives(&op, disk);
-                        let done = choices.between(
-                            Subsystem::InFlight,
-                            PATHS,
-                            0,
-                            steps.len() as u64 - 1,
-                        );
+                        let done =
+                            choices.between(Subsystem::InFlight, PATHS, 0, steps.len() as u64 - 1);
                         for step in &steps[..done as usize] {
                             // A fault has already struck; what else goes wrong changes nothing.
                             let _ = step.carry_out(disk);
@@ -309,10 +333,9 @@ impl Files {
                     }
                     None => job.run(&mut &*disk),
                 };
-                outcome.reports.push(Report::Fixed(Completion::Read {
-                    operation,
-                    result,
-                }));
+                outcome
+                    .reports
+                    .push(Report::Fixed(Completion::Read { operation, result }));
             }
         }
         outcome
@@ -533,7 +556,11 @@ impl LogFile {
                     .get_or_insert_with(|| error(kind, &self.path, ""));
                 self.drop_queued();
                 // A failed call does not say how much it did; a short one does.
-                if kind == DiskErrorKind::NoSpace { done } else { 0 }
+                if kind == DiskErrorKind::NoSpace {
+                    done
+                } else {
+                    0
+                }
             }
         };
         if done > 0 {

@@ -18,7 +18,11 @@ use crate::disk::Disk;
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
-        match self.exchanges.last(connection).map(|request| request.body.clone()) {
+        match self
+            .exchanges
+            .last(connection)
+            .map(|request| request.body.clone())
+        {
             Some(RequestBody::DeleteTopics(request)) => {
                 let named = request.topics.iter().filter_map(|topic| match &topic.name {
                     Some(name) => Some(name.to_string()),
@@ -196,7 +200,11 @@ impl Oracle {
             };
             if !answer.error_code.is_error() {
                 let directory = directory(&name, asked.index);
-                if self.models.get(&directory).is_some_and(|log| log.may_vanish) {
+                if self
+                    .models
+                    .get(&directory)
+                    .is_some_and(|log| log.may_vanish)
+                {
                     continue;
                 }
                 self.acked(&directory, answer.base_offset, sent, disk);
@@ -338,12 +346,19 @@ impl Oracle {
             if result.topic_id != Default::default() {
                 self.topic_ids.insert(result.topic_id, name.clone());
             }
-            let asked = request.topics.iter().find(|topic| topic.name == result.name);
+            let asked = request
+                .topics
+                .iter()
+                .find(|topic| topic.name == result.name);
             let partitions = asked.map_or(1, |topic| topic.num_partitions.max(1));
             for partition in 0..partitions {
                 // A topic of that name that was deleted before is another one.
                 let directory = directory(&name, partition);
-                if self.models.get(&directory).is_some_and(|log| log.may_vanish) {
+                if self
+                    .models
+                    .get(&directory)
+                    .is_some_and(|log| log.may_vanish)
+                {
                     self.models.forget(&directory);
                 }
                 self.models.entry(&directory);

@@ -35,9 +35,10 @@ impl Oracle {
                 continue;
             }
             let segments = read_log(&directory, disk).segments;
-            let start = self.models.get(&directory).map_or(0, |log| {
-                log.log_start.max(log.log_start_asked)
-            });
+            let start = self
+                .models
+                .get(&directory)
+                .map_or(0, |log| log.log_start.max(log.log_start_asked));
             for (i, segment) in segments.iter().enumerate() {
                 let is_active = i + 1 == segments.len();
                 let base = base_of(segment);

@@ -127,9 +127,7 @@ impl Oracle {
             return;
         }
         let failed = response.error_code.is_error()
-            || partitions().any(|(_, p)| {
-                p.error_code.is_error() || p.diverging_epoch.epoch >= 0
-            });
+            || partitions().any(|(_, p)| p.error_code.is_error() || p.diverging_epoch.epoch >= 0);
         // A reader that is behind is not made to wait: its offset lies on an older segment.
         let behind = fetch.topics.iter().any(|topic| {
             let name = if by_id {
@@ -161,7 +159,12 @@ impl Oracle {
     }
 
     /// The topic of an id, if an answer has told it.
-    pub(super) fn topic_name<'a>(&'a self, name: &'a str, id: TopicId, by_id: bool) -> Option<&'a str> {
+    pub(super) fn topic_name<'a>(
+        &'a self,
+        name: &'a str,
+        id: TopicId,
+        by_id: bool,
+    ) -> Option<&'a str> {
         if by_id {
             self.topic_ids.get(&id).map(String::as_str)
         } else {

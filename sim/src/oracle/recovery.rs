@@ -28,8 +28,8 @@ impl Oracle {
         for log in self.models.all_mut() {
             let found = read_log(&log.directory, disk);
             // Until the first start is over, what there is may be thrown away and made anew.
-            log.predicted_end = (settled && !log.may_vanish && log.log_start_asked == 0)
-                .then_some(found.end);
+            log.predicted_end =
+                (settled && !log.may_vanish && log.log_start_asked == 0).then_some(found.end);
         }
     }
 
@@ -105,7 +105,9 @@ impl Oracle {
                 // What lies below the log start may be gone from the model already.
                 None if batch.last_offset < start => {}
                 Some(_) => {
-                    wrong = Some(format!("the batch at {base} is not the one that was written"));
+                    wrong = Some(format!(
+                        "the batch at {base} is not the one that was written"
+                    ));
                     break;
                 }
                 None => {
@@ -120,7 +122,11 @@ impl Oracle {
         let is_users = log.is_users();
         let before_batches = std::mem::replace(&mut log.batches, found.batches);
         for (base, batch) in before_batches {
-            if log.batches.get(&base).is_none_or(|kept| kept.bytes != batch.bytes) {
+            if log
+                .batches
+                .get(&base)
+                .is_none_or(|kept| kept.bytes != batch.bytes)
+            {
                 log.add_ghost(base, batch.bytes);
             }
         }
@@ -153,7 +159,9 @@ impl Oracle {
         if first > start && first > 0 && is_users {
             self.violate(
                 Check::AckedDurable,
-                format!("{directory}: after the start the log begins at {first} instead of {start}"),
+                format!(
+                    "{directory}: after the start the log begins at {first} instead of {start}"
+                ),
             );
         }
         if found.end < promised && !power_under_os {

@@ -32,13 +32,17 @@ impl Oracle {
         if high_watermark < before {
             self.violate(
                 Check::HighWatermarkMonotonic,
-                format!("{directory}: the high watermark goes back from {before} to {high_watermark}"),
+                format!(
+                    "{directory}: the high watermark goes back from {before} to {high_watermark}"
+                ),
             );
         }
         if high_watermark > end {
             self.violate(
                 Check::HighWatermarkAtMostLogEnd,
-                format!("{directory}: the high watermark is {high_watermark} and the log ends at {end}"),
+                format!(
+                    "{directory}: the high watermark is {high_watermark} and the log ends at {end}"
+                ),
             );
         } else if high_watermark > safe.max(start) {
             let what = match durability {

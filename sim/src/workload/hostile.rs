@@ -96,7 +96,9 @@ fn valid(cx: &mut ClientContext<'_>) -> Bytes {
         .into(),
         3 => CreateTopicsRequest {
             topics: vec![CreatableTopic {
-                name: cx.pick(&["", ".", "..", "a/b", "../../etc", "hostile"]).into(),
+                name: cx
+                    .pick(&["", ".", "..", "a/b", "../../etc", "hostile"])
+                    .into(),
                 num_partitions: cx.pick(&[0, -5, i32::MAX, 1]),
                 replication_factor: cx.pick(&[0, 3, -7]),
                 ..Default::default()

@@ -112,7 +112,8 @@ impl Session {
             }
             let frame = self.inbox.split_to(4 + size).freeze().slice(4..);
             let Some(waiting) = self.waiting.pop_front() else {
-                cx.complaints.push("an answer that nobody waits for".to_owned());
+                cx.complaints
+                    .push("an answer that nobody waits for".to_owned());
                 break;
             };
             match decode_response(waiting.api, waiting.version, frame) {

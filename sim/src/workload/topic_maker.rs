@@ -103,9 +103,7 @@ impl TopicMaker {
             ErrorCode::NONE | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
         );
         self.stage = match self.stage {
-            Stage::Create
-                if matches!(error, ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS) =>
-            {
+            Stage::Create if matches!(error, ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS) => {
                 Stage::Produce
             }
             Stage::Produce if cx.chance(400_000) => Stage::Delete,

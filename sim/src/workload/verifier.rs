@@ -105,7 +105,10 @@ impl Verifier {
                 reading.next = answer.offset;
             }
             ResponseBody::Fetch(response) => {
-                let answer = response.responses.first().and_then(|t| t.partitions.first());
+                let answer = response
+                    .responses
+                    .first()
+                    .and_then(|t| t.partitions.first());
                 let Some(answer) = answer.filter(|answer| !answer.error_code.is_error()) else {
                     return false;
                 };

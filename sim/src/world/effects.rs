@@ -22,7 +22,8 @@ impl World {
     /// One step of the broker, and its effects.
     pub(super) fn step(&mut self, number: usize, input: Input) {
         self.counts.steps += 1;
-        self.trace.line(self.clock.mono(), format_args!("> {input}"));
+        self.trace
+            .line(self.clock.mono(), format_args!("> {input}"));
         let now = self.clock.now();
         let Some(broker) = &mut self.nodes[number].broker else {
             return;
@@ -120,8 +121,7 @@ impl World {
         if let Some(bytes) = &bytes {
             self.trace.bytes(bytes);
         }
-        self.oracle
-            .answered(connection, bytes.as_ref(), &node.disk);
+        self.oracle.answered(connection, bytes.as_ref(), &node.disk);
         let life = node.life;
         let wake = node
             .connections
@@ -157,7 +157,8 @@ impl World {
                 .disk_faults
                 .latency(&mut self.choices, entity, work);
             let node = number;
-            self.clock.after(delay, Event::Execute { node, life, token });
+            self.clock
+                .after(delay, Event::Execute { node, life, token });
         }
     }
 
@@ -242,7 +243,9 @@ impl World {
             match node.connections.next_frame(connection, MAX_FRAME_BYTES) {
                 Inbox::Nothing => return,
                 Inbox::Bad(length) => {
-                    self.say(format_args!("* {connection} sends a frame of {length} bytes"));
+                    self.say(format_args!(
+                        "* {connection} sends a frame of {length} bytes"
+                    ));
                     return self.drop_connection(number, connection);
                 }
                 Inbox::Frame(frame) => self.request(number, connection, frame),

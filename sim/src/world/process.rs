@@ -52,7 +52,10 @@ impl World {
                 .choices
                 .exponential(Subsystem::Crash, life, rates.mean_events)
         };
-        let graceful = !early && self.choices.chance(Subsystem::Restart, life, rates.graceful);
+        let graceful = !early
+            && self
+                .choices
+                .chance(Subsystem::Restart, life, rates.graceful);
         let death = if graceful {
             None
         } else if self.choices.chance(Subsystem::Crash, life, rates.process) {
