@@ -11,16 +11,23 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))]
 
+mod address;
+mod advice;
 mod base64;
+mod consume;
 mod escape;
 mod failure;
 mod files;
 mod log;
+mod logging;
 mod output;
+mod produce;
 mod progress;
 mod properties;
 mod record_json;
 mod serve;
+mod session;
+mod topic;
 
 use std::process::ExitCode;
 
@@ -51,6 +58,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Topic(topic::Args),
+    Produce(produce::Args),
+    Consume(consume::Args),
     Log(log::Args),
 }
 
@@ -58,6 +68,9 @@ fn main() -> ExitCode {
     // Wrong usage and --help end inside: with 2 and 0.
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
+        Command::Topic(args) => topic::run(&args),
+        Command::Produce(args) => produce::run(&args),
+        Command::Consume(args) => consume::run(&args),
         Command::Log(args) => log::run(&args),
     };
     failure::exit_code(result)

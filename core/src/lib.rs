@@ -19,6 +19,7 @@ extern crate std;
 pub mod broker;
 pub mod bugs;
 mod checkpoint;
+pub mod client;
 pub mod connection;
 pub mod context;
 pub mod effect;

@@ -25,4 +25,4 @@ pub use builder::{BatchBuilder, BatchFields, ProducerFields};
 pub use check::{
     Limits, RecordsError, RecordsErrorKind, check_batch_at, check_own_batch, check_records,
 };
-pub use records::{BatchRecords, Record, RecordHeader};
+pub use records::{BatchRecords, Record, RecordCursor, RecordHeader};

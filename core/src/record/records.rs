@@ -58,6 +58,13 @@ pub struct RecordIter<'a> {
     index: i32,
 }
 
+/// A place between two records of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordCursor {
+    index: i32,
+    position: usize,
+}
+
 impl BatchRecords {
     /// Unpacks the records of the batch at the front of `batch`, which may hold more. The CRC is
     /// not checked here. Without compression nothing is copied.
@@ -107,6 +114,25 @@ impl BatchRecords {
             header: &self.header,
             rest: &self.payload,
             index: 0,
+        }
+    }
+
+    /// The records from `cursor` on, which an earlier iteration over this batch left off at.
+    #[must_use]
+    pub fn iter_from(&self, cursor: RecordCursor) -> RecordIter<'_> {
+        RecordIter {
+            header: &self.header,
+            rest: self.payload.get(cursor.position..).unwrap_or_default(),
+            index: cursor.index,
+        }
+    }
+
+    /// Where an iteration over this batch has come to.
+    #[must_use]
+    pub fn cursor(&self, iter: &RecordIter<'_>) -> RecordCursor {
+        RecordCursor {
+            index: iter.index,
+            position: self.payload.len().saturating_sub(iter.rest.len()),
         }
     }
 
