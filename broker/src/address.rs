@@ -7,9 +7,8 @@ use odradek_core::input::Endpoint;
 /// # Errors
 /// What is wrong, in words.
 pub(crate) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
-    let wrong = || {
-        format!("'{text}' is no address: write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
-    };
+    let wrong =
+        || format!("'{text}' is no address: write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092");
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().map_err(|_| wrong())?;
     let host = match host.strip_prefix('[') {

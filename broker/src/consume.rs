@@ -112,9 +112,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         progress: Progress::new("read", Unit::Records, args.count),
     };
     // A partition that is empty at the beginning has nothing to wait for.
-    printer.open.retain(|partition| {
-        printer.ends.get(partition) != Some(&Offset(0)) || !args.exit_at_end
-    });
+    printer
+        .open
+        .retain(|partition| printer.ends.get(partition) != Some(&Offset(0)) || !args.exit_at_end);
     consumer.assign(assignment);
     let result = session.block_on(printer.run(&consumer));
     printer.progress.clear();
@@ -232,10 +232,7 @@ impl Printer<'_> {
     /// Most errors pass: a broker restarts. One that lasts, or that no time will heal, ends it.
     fn error(&mut self, partition: TopicPartition, error: &ClientError) -> Result<(), Failure> {
         let what = format!("cannot read {partition}");
-        let since = *self
-            .failing
-            .entry(partition)
-            .or_insert_with(Instant::now);
+        let since = *self.failing.entry(partition).or_insert_with(Instant::now);
         let lasts = since.elapsed() > self.timeout;
         match error {
             ClientError::OffsetOutOfRange { .. } => Err(Failure::failed(format!(

@@ -19,7 +19,9 @@ pub(super) fn parse_time(text: &str) -> Result<i64, String> {
 fn now_ms() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        .map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
 }
 
 fn parse(text: &str, now_ms: i64) -> Option<i64> {
@@ -72,7 +74,7 @@ fn time_of_day(text: &str) -> Option<i64> {
         Some(seconds) => two_digits(seconds).filter(|number| *number < 60)?,
         None => 0,
     };
-    let ms = digits(&format!("{fraction:0<3}").get(..3)?.to_owned())?;
+    let ms = digits(&format!("{fraction:0<3}").get(..3)?)?;
     digits(fraction)?;
     let offset_minutes = match zone.split_at_checked(1) {
         None | Some(("Z" | "z", "")) => 0,
@@ -100,7 +102,20 @@ fn two_digits(text: &str) -> Option<i64> {
 /// Days from 1970-01-01 to a date of the Gregorian calendar.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let lengths = [
+        31,
+        if leap { 29 } else { 28 },
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
     let before = usize::try_from(month - 1).ok()?;
     let length = *lengths.get(before)?;
     if day < 1 || day > length {
@@ -140,9 +155,23 @@ mod tests {
     #[test]
     fn what_is_no_time_is_refused() {
         for text in [
-            "", "-", "-5", "-5w", "--5s", "2026-13-01", "2025-02-29", "2026-00-10", "26-01-01",
-            "2026-01-31T", "2026-01-31T25:00", "2026-01-31T10", "2026-01-31T10:00:00X",
-            "2026-01-31T10:00:00:00", "2026-01-31T10:00:00.Z", "99999999999999999999", "tomorrow",
+            "",
+            "-",
+            "-5",
+            "-5w",
+            "--5s",
+            "2026-13-01",
+            "2025-02-29",
+            "2026-00-10",
+            "26-01-01",
+            "2026-01-31T",
+            "2026-01-31T25:00",
+            "2026-01-31T10",
+            "2026-01-31T10:00:00X",
+            "2026-01-31T10:00:00:00",
+            "2026-01-31T10:00:00.Z",
+            "99999999999999999999",
+            "tomorrow",
         ] {
             assert_eq!(parse(text, 0), None, "{text}");
         }

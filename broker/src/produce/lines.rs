@@ -30,7 +30,9 @@ impl LineReader {
             .name("stdin".to_owned())
             .spawn(move || {
                 let input = BufReader::with_capacity(256 << 10, io::stdin());
-                read(input, max_bytes, |chunk| sender.blocking_send(chunk).is_ok());
+                read(input, max_bytes, |chunk| {
+                    sender.blocking_send(chunk).is_ok()
+                });
             })?;
         Ok(receiver)
     }
@@ -38,11 +40,7 @@ impl LineReader {
 
 /// Reads lines to the end of the input, until one is too long, or until `take` wants no more. What
 /// is there comes at once: a person at a terminal does not wait for the chunk to fill.
-fn read<R: Read>(
-    mut input: BufReader<R>,
-    max_bytes: usize,
-    mut take: impl FnMut(Chunk) -> bool,
-) {
+fn read<R: Read>(mut input: BufReader<R>, max_bytes: usize, mut take: impl FnMut(Chunk) -> bool) {
     let mut lines = Vec::new();
     loop {
         let line = match read_line(&mut input, max_bytes) {

@@ -64,7 +64,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     // Configs first: they are checked as a whole, so that a mistake there changes nothing.
     if !args.config.is_empty() || !args.unset.is_empty() {
         alter_configs(args, &session)?;
-        let set = args.config.iter().map(|(key, value)| format!("{key}={value}"));
+        let set = args
+            .config
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"));
         let unset = args.unset.iter().map(|key| format!("{key} unset"));
         changes.extend(set.chain(unset));
     }
@@ -78,8 +81,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "topic": args.name, "changes": changes, "changed": !args.validate_only,
         }))?;
     } else {
-        let word = if args.validate_only { "would change" } else { "changed" };
-        out.line(format_args!("{}: {word}: {}", args.name, changes.join(", ")))?;
+        let word = if args.validate_only {
+            "would change"
+        } else {
+            "changed"
+        };
+        out.line(format_args!(
+            "{}: {word}: {}",
+            args.name,
+            changes.join(", ")
+        ))?;
     }
     out.flush()?;
     session.close();
@@ -116,7 +127,10 @@ fn alter_configs(args: &Args, session: &Session) -> Result<(), Failure> {
         return Err(Session::unexpected_answer());
     };
     let results = response.responses.iter();
-    check(&what, results.map(|result| (result.error_code, result.error_message.as_deref())))
+    check(
+        &what,
+        results.map(|result| (result.error_code, result.error_message.as_deref())),
+    )
 }
 
 fn add_partitions(args: &Args, session: &Session, count: i32) -> Result<(), Failure> {
@@ -138,7 +152,10 @@ fn add_partitions(args: &Args, session: &Session, count: i32) -> Result<(), Fail
         return Err(Session::unexpected_answer());
     };
     let results = response.results.iter();
-    check(&what, results.map(|result| (result.error_code, result.error_message.as_deref())))
+    check(
+        &what,
+        results.map(|result| (result.error_code, result.error_message.as_deref())),
+    )
 }
 
 fn check<'a>(

@@ -6,16 +6,14 @@ use odradek_core::client::{AdminTarget, OffsetSpec, TopicPartition};
 use odradek_core::wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
 };
-use odradek_core::wire::messages::metadata::{
-    MetadataResponsePartition, MetadataResponseTopic,
-};
+use odradek_core::wire::messages::metadata::{MetadataResponsePartition, MetadataResponseTopic};
 use odradek_core::wire::{ErrorCode, ResponseBody};
 use serde_json::json;
 
 use super::alter::TOPIC_RESOURCE;
 use crate::advice::refused;
 use crate::failure::Failure;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Output, OutputFormat, counted};
 use crate::session::{ConnectArgs, Session};
 
 /// Kafka's code for a config that is as the program has it.
@@ -127,8 +125,14 @@ fn ranges(
         Ok(found.collect())
     };
     let (starts, ends) = (all(OffsetSpec::Earliest)?, all(OffsetSpec::Latest)?);
-    let indexes = topic.partitions.iter().map(|partition| partition.partition_index);
-    let ranges = starts.into_iter().zip(ends).map(|(start, end)| Ok((start?, end?)));
+    let indexes = topic
+        .partitions
+        .iter()
+        .map(|partition| partition.partition_index);
+    let ranges = starts
+        .into_iter()
+        .zip(ends)
+        .map(|(start, end)| Ok((start?, end?)));
     Ok(indexes.zip(ranges).collect())
 }
 
@@ -146,8 +150,8 @@ fn write_text(
     ranges: &BTreeMap<i32, Range>,
 ) -> Result<(), Failure> {
     out.line(format_args!(
-        "{name}: {} partitions, id {}",
-        topic.partitions.len(),
+        "{name}: {}, id {}",
+        counted(topic.partitions.len() as u64, "partition", "partitions"),
         topic.topic_id
     ))?;
     out.line("  PARTITION  LEADER  EPOCH  START OFFSET    END OFFSET       RECORDS")?;
