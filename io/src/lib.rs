@@ -22,6 +22,8 @@ mod sync;
 #[cfg(not(feature = "shuttle"))]
 mod buffer_pool;
 #[cfg(not(feature = "shuttle"))]
+pub mod client;
+#[cfg(not(feature = "shuttle"))]
 mod clock;
 #[cfg(not(feature = "shuttle"))]
 mod connection;

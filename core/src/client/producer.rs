@@ -177,7 +177,7 @@ impl Producer {
             .is_some_and(|topic| !topic.waiting.is_empty());
         if must_queue {
             self.wait(waiting);
-        } else if let Err(waiting) = self.place(step, metadata, waiting) {
+        } else if let Some(waiting) = self.place(step, metadata, waiting) {
             metadata.request_update();
             self.wait(waiting);
         }
@@ -194,15 +194,16 @@ impl Producer {
         }
     }
 
-    /// Puts a record into its partition's batch or fails it, unless its partition is not known.
+    /// Puts a record into its partition's batch or fails it; if its partition is not known, it
+    /// comes back.
     fn place(
         &mut self,
         step: &mut Step<'_>,
         metadata: &Metadata,
         waiting: Waiting,
-    ) -> Result<(), Waiting> {
+    ) -> Option<Waiting> {
         match self.place_of(step, metadata, &waiting) {
-            Place::Later => return Err(waiting),
+            Place::Later => return Some(waiting),
             Place::Nowhere(error) => self.drop_waiting(step, &waiting, error),
             Place::Partition(index) => {
                 let Some(partition) = self.partitions.get_mut(index) else {
@@ -217,7 +218,7 @@ impl Producer {
                 }
             }
         }
-        Ok(())
+        None
     }
 
     fn place_of(&mut self, step: &mut Step<'_>, metadata: &Metadata, waiting: &Waiting) -> Place {
@@ -372,7 +373,7 @@ impl Producer {
                 .and_then(|topic| topic.waiting.pop_front())
             {
                 self.waiting -= 1;
-                if let Err(first) = self.place(step, metadata, first) {
+                if let Some(first) = self.place(step, metadata, first) {
                     self.waiting += 1;
                     if let Some(topic) = self.topics.get_mut(&name) {
                         topic.waiting.push_front(first);
