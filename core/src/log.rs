@@ -287,6 +287,16 @@ impl Log {
         }
     }
 
+    /// Whether an append would be tried now: also after a failed write, once that is undone.
+    #[must_use]
+    pub const fn takes_records(&self) -> bool {
+        match self.state {
+            LogState::Ready => self.closing.is_none(),
+            LogState::StorageFailed(_) => self.undo.is_none() && self.closing.is_none(),
+            _ => false,
+        }
+    }
+
     /// The first offset that may be read. Never goes back.
     #[must_use]
     pub const fn log_start_offset(&self) -> Offset {

@@ -197,6 +197,8 @@ pub struct Oracle {
     pub full_fetches: u64,
     now: Mono,
     was_loading: bool,
+    ever_started: bool,
+    is_stopping: bool,
 }
 
 impl Oracle {
@@ -217,6 +219,8 @@ impl Oracle {
             full_fetches: 0,
             now: Mono::default(),
             was_loading: false,
+            ever_started: false,
+            is_stopping: false,
         }
     }
 
@@ -271,6 +275,7 @@ impl Oracle {
                     }
                 }
                 FileOp::SetLength { path, length } => self.cut(&path.clone(), length.0),
+                FileOp::WriteFile { path, .. } => self.opened(path),
                 FileOp::RemoveFile(path) => self.removed(path),
                 FileOp::Rename { from, to } if is_log(from) && !is_log(to) => self.removed(from),
                 FileOp::Rename { from, to } => self.models.rename(from.as_str(), to.as_str()),
@@ -284,14 +289,21 @@ impl Oracle {
     /// A process was started on this disk.
     pub fn starting(&mut self, disk: &Disk) {
         self.was_loading = true;
+        self.is_stopping = false;
         self.expect_recovery(disk);
     }
 
     /// Loading is over. Logs that could not be recovered yet may follow.
     pub fn started(&mut self, disk: &Disk) {
         self.was_loading = false;
+        self.ever_started = true;
         self.metadata_recovered(disk);
         self.check_indexes(disk, false);
+    }
+
+    /// A graceful stop begins.
+    pub const fn stopping(&mut self) {
+        self.is_stopping = true;
     }
 
     /// A process died, or stopped.

@@ -104,7 +104,10 @@ impl Shared {
     }
 
     /// Produces a record if there is room for it; else it comes back.
-    #[expect(clippy::result_large_err, reason = "the record goes back to the caller")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the record goes back to the caller"
+    )]
     pub(super) fn try_produce(
         self: &Arc<Self>,
         record: ProducerRecord,
@@ -183,11 +186,7 @@ impl Shared {
                         link.send(frame);
                     }
                 }
-                ClientEffect::Close { connection } => {
-                    if let Some(rest) = state.links.remove(&connection).and_then(Link::rest) {
-                        self.runtime.spawn(rest);
-                    }
-                }
+                ClientEffect::Close { connection } => drop(state.links.remove(&connection)),
                 ClientEffect::Event(event) => {
                     outcomes |= matches!(event, ClientEvent::Delivery { .. });
                     state.tell(event);

@@ -17,6 +17,8 @@ pub struct Files {
     logs: BTreeMap<FileId, LogFile>,
     running: BTreeMap<Token, Running>,
     next_token: u64,
+    /// Read jobs whose completion the broker has not seen.
+    reads: usize,
 }
 
 /// Names an operation that is under way.
@@ -163,12 +165,10 @@ impl Files {
         self.logs.get(&file)?.inode.ok()
     }
 
-    /// Whether a read job is under way.
+    /// Whether the broker waits for a read job.
     #[must_use]
-    pub fn is_reading(&self) -> bool {
-        self.running
-            .values()
-            .any(|running| matches!(running, Running::Read { .. }))
+    pub const fn is_reading(&self) -> bool {
+        self.reads > 0
     }
 
     /// Queues a write of a log file.
@@ -226,6 +226,7 @@ impl Files {
 
     /// Starts a read job.
     pub fn read(&mut self, operation: OperationId, job: Box<ReadJob>) -> Vec<Started> {
+        self.reads += 1;
         vec![self.run(Running::Read { operation, job }, PATHS, Work::Memory)]
     }
 
@@ -410,7 +411,10 @@ impl Files {
     /// What a report says now; `None` if there is nothing new.
     pub fn settle(&mut self, report: Report) -> Option<Completion> {
         match report {
-            Report::Fixed(completion) => Some(completion),
+            Report::Fixed(completion) => {
+                self.reads -= usize::from(matches!(completion, Completion::Read { .. }));
+                Some(completion)
+            }
             Report::Written(file) => {
                 let log = self.logs.get_mut(&file)?;
                 if log.failure.is_some() || log.written <= log.reported {

@@ -124,11 +124,11 @@ impl Oracle {
                 self.judge_produce(version, request, response, disk);
             }
             (RequestBody::Fetch(request), ResponseBody::Fetch(response)) => {
-                self.judge_fetch(version, request, response, disk);
+                self.judge_fetch(exchange, version, request, response, disk);
                 self.check_wake(exchange, request, response, version >= 13);
             }
             (RequestBody::ListOffsets(request), ResponseBody::ListOffsets(response)) => {
-                self.judge_list_offsets(request, response, disk);
+                self.judge_list_offsets(exchange, request, response, disk);
             }
             (RequestBody::CreateTopics(request), ResponseBody::CreateTopics(response)) => {
                 self.judge_create(request, response);
@@ -150,7 +150,7 @@ impl Oracle {
                     for partition in &topic.partitions {
                         if !partition.error_code.is_error() {
                             let name = directory(&topic.name, partition.partition_index);
-                            self.showed_log_start(&name, partition.low_watermark);
+                            self.showed_log_start(&name, None, partition.low_watermark);
                         }
                     }
                 }
@@ -209,7 +209,7 @@ impl Oracle {
                 }
                 self.acked(&directory, answer.base_offset, sent, disk);
                 if version >= 5 {
-                    self.showed_log_start(&directory, answer.log_start_offset);
+                    self.appended_above(&directory, answer.log_start_offset);
                 }
             }
         }
@@ -217,6 +217,7 @@ impl Oracle {
 
     fn judge_fetch(
         &mut self,
+        exchange: &Exchange,
         version: i16,
         request: &FetchRequest,
         response: &FetchResponse,
@@ -250,9 +251,10 @@ impl Oracle {
                 {
                     continue;
                 }
-                self.showed_high_watermark(&directory, partition.high_watermark, disk);
+                let since = exchange.first_since;
+                self.showed_high_watermark(&directory, since, partition.high_watermark, disk);
                 if version >= 5 {
-                    self.showed_log_start(&directory, partition.log_start_offset);
+                    self.showed_log_start(&directory, since, partition.log_start_offset);
                 }
                 if let Some(Records::Bytes(records)) = &partition.records {
                     self.check_served(&directory, offset, records, partition.high_watermark);
@@ -263,6 +265,7 @@ impl Oracle {
 
     fn judge_list_offsets(
         &mut self,
+        exchange: &Exchange,
         request: &ListOffsetsRequest,
         response: &ListOffsetsResponse,
         disk: &Disk,
@@ -285,8 +288,8 @@ impl Oracle {
                 continue;
             }
             match timestamp {
-                -1 => self.showed_high_watermark(&directory, offset, disk),
-                -2 => self.showed_log_start(&directory, offset),
+                -1 => self.showed_high_watermark(&directory, exchange.first_since, offset, disk),
+                -2 => self.showed_log_start(&directory, exchange.first_since, offset),
                 _ => self.check_found_by_time(&directory, timestamp, offset),
             }
         }
@@ -311,7 +314,7 @@ impl Oracle {
             return;
         };
         // The first record at or after the timestamp: no earlier batch has one.
-        let start = log.log_start.max(log.log_start_asked.min(offset));
+        let start = log.log_start.max(log.log_start_asked).min(base);
         let max_of = |bytes: &Bytes| crate::batch::first(bytes).map_or(-1, |b| b.max_timestamp);
         let earlier = log
             .batches

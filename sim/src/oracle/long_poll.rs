@@ -59,7 +59,8 @@ impl Oracle {
                 there,
             });
         }
-        if reads_under_way {
+        // A broker that stops begins nothing new; the stop has a bound of its own.
+        if reads_under_way || self.is_stopping {
             return;
         }
         for wait in waits {
@@ -121,7 +122,8 @@ impl Oracle {
             self.mark(Mark::FetchWokenByBytes);
         }
         let there = bytes_there(&self.models, &self.topic_ids, fetch, by_id);
-        if self.now >= deadline || bytes.max(there) >= wanted_bytes(fetch) {
+        // A broker that stops answers everybody with what there is.
+        if self.is_stopping || self.now >= deadline || bytes + there >= wanted_bytes(fetch) {
             return;
         }
         let failed = response.error_code.is_error()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use odradek_core::ids::FilePath;
+use odradek_core::time::Mono;
 
 use super::Death;
 
@@ -30,8 +31,10 @@ pub struct LogModel {
     pub acked_end: i64,
     /// End of what anyone was shown: records, or a high watermark.
     pub visible_end: i64,
-    /// The largest high watermark that was answered.
-    pub high_watermark: i64,
+    /// The high watermarks that were answered.
+    pub high_watermarks: Rising,
+    /// The log starts that were answered.
+    pub log_starts: Rising,
     /// The largest log start that was answered.
     pub log_start: i64,
     /// The largest log start that anyone asked for; above `log_start` it may have come true.
@@ -50,6 +53,12 @@ pub struct LogModel {
     pub is_loading: bool,
     /// The power was lost since it was last recovered.
     pub lost_power: bool,
+}
+
+/// A number that only rises, and when it was first told.
+#[derive(Debug, Default)]
+pub struct Rising {
+    steps: Vec<(Mono, i64)>,
 }
 
 /// A batch as it was issued.
@@ -116,6 +125,35 @@ impl Models {
             log.flush_failed = false;
             log.checked_end = 0;
             log.active_segment = None;
+        }
+    }
+}
+
+impl Rising {
+    /// What it had been told to be before an instant; `None` is now.
+    #[must_use]
+    pub fn before(&self, instant: Option<Mono>) -> i64 {
+        let known = match instant {
+            Some(instant) => self.steps.partition_point(|(at, _)| *at < instant),
+            None => self.steps.len(),
+        };
+        known
+            .checked_sub(1)
+            .and_then(|last| self.steps.get(last))
+            .map_or(0, |(_, value)| *value)
+    }
+
+    /// It is told to be this now.
+    pub fn rise(&mut self, now: Mono, value: i64) {
+        if value > self.before(None) {
+            self.steps.push((now, value));
+        }
+    }
+
+    /// What was told above this is taken back.
+    pub fn fall_to(&mut self, value: i64) {
+        for step in &mut self.steps {
+            step.1 = step.1.min(value);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{Check, Mark, Oracle, is_log};
 use crate::batch;
 
 impl Oracle {
-    /// A log file was opened.
+    /// A log file is created or opened.
     pub(super) fn opened(&mut self, path: &FilePath) {
         if !is_log(path) {
             return;
@@ -146,8 +146,9 @@ impl Oracle {
                 ),
             );
         }
-        if let Some((base, _)) = held.first()
+        if let Some((base, last)) = held.first()
             && *base >= promised
+            && *last >= allowed
             && let Some(log) = self.models.get_mut(directory.as_str())
         {
             log.cut_at(*base);

@@ -24,9 +24,12 @@ pub(super) struct OnDisk {
 impl Oracle {
     /// Before a start: says what it should keep.
     pub(super) fn expect_recovery(&mut self, disk: &Disk) {
+        let settled = self.ever_started;
         for log in self.models.all_mut() {
             let found = read_log(&log.directory, disk);
-            log.predicted_end = (!log.may_vanish && log.log_start_asked == 0).then_some(found.end);
+            // Until the first start is over, what there is may be thrown away and made anew.
+            log.predicted_end =
+                (settled && !log.may_vanish && log.log_start_asked == 0).then_some(found.end);
         }
     }
 
@@ -73,7 +76,7 @@ impl Oracle {
             return;
         }
         let lost_power = std::mem::take(&mut log.lost_power);
-        let power_under_os = durability == Durability::Os && lost_power;
+        let power_under_os = durability == Durability::Os && lost_power && log.is_users();
         let found = read_log(directory, disk);
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);
@@ -132,7 +135,7 @@ impl Oracle {
         if power_under_os {
             log.acked_end = log.acked_end.min(found.end);
             log.visible_end = log.visible_end.min(found.end);
-            log.high_watermark = log.high_watermark.min(found.end);
+            log.high_watermarks.fall_to(found.end);
         }
         if found.end < before {
             self.mark(Mark::TornTailCut);

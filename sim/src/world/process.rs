@@ -99,6 +99,7 @@ impl World {
         }
         node.is_stopping = true;
         self.counts.stops += 1;
+        self.oracle.stopping();
         if self.phase == Phase::Faults {
             // It may die while it stops.
             let life = node.life;
