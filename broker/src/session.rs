@@ -83,7 +83,9 @@ impl Session {
         config.request_timeout_ms = args.timeout_ms();
         config.producer.max_block_ms = args.timeout_ms();
         tune(&mut config);
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        // A thread of its own for the sockets: whoever feeds the client never waits for them.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
