@@ -12,9 +12,9 @@ use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::ids::Offset;
 use crate::input::DiskError;
-use crate::log::fetch_scan::FetchScanned;
 use crate::log::{ReadError, ReadPlan, ReadRange};
 use crate::partition::{Partition, PartitionKey};
+use crate::read_job::ReadOutput;
 use crate::report::Level;
 use crate::time::Mono;
 use crate::wire::ErrorCode;
@@ -146,7 +146,7 @@ pub(crate) fn on_read(
     state: &mut State,
     cx: &mut Context<'_>,
     request: RequestId,
-    result: Result<FetchScanned, DiskError>,
+    result: Result<ReadOutput, DiskError>,
 ) {
     let Some(fetch) = state.fetches.get_mut(&request) else {
         return;
@@ -160,7 +160,7 @@ pub(crate) fn on_read(
         return look(state, cx, request);
     };
     match result {
-        Ok(scanned) => match partition.log.on_fetch_scanned(cx, &scanned) {
+        Ok(scanned) => match partition.log.on_fetch_scanned(cx, scanned) {
             Ok(range) => {
                 target.found = Found::of(partition);
                 target.found.range = range;
@@ -169,7 +169,7 @@ pub(crate) fn on_read(
             }
             // What the plan was made for is gone; the next look makes a new one.
             Err(ReadError::Changed) => {}
-            Err(ReadError::Damaged(_)) => {
+            Err(ReadError::Corrupt(_)) => {
                 target.found = Found::of(partition);
                 target.found.error = Some(ErrorCode::KAFKA_STORAGE_ERROR);
                 fetch.next += 1;
@@ -343,8 +343,7 @@ impl FetchTarget {
                 self.count(partition);
             }
             ReadPlan::Scan(job) => return Some(job),
-            ReadPlan::DoesNotFit => self.count(partition),
-            ReadPlan::Empty => {}
+            ReadPlan::Empty => self.count(partition),
             ReadPlan::OutOfRange => self.found.error = Some(ErrorCode::OFFSET_OUT_OF_RANGE),
             ReadPlan::Unavailable => self.found.error = Some(ErrorCode::KAFKA_STORAGE_ERROR),
         }
