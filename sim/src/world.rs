@@ -571,3 +571,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

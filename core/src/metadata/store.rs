@@ -46,6 +46,9 @@ const SNAPSHOT_MIN_BYTES: u64 = 16 * 1024;
 pub(crate) struct MetadataStore {
     log: Option<Log>,
     image: Image,
+    /// The image that a replay is making; it takes the other's place when it is whole, so that
+    /// nobody sees a part of it.
+    replayed: Image,
     /// Whether the image is what the log says. Not so while loading, or after a failed write.
     current: bool,
     reading: Option<OperationId>,
@@ -372,13 +375,13 @@ impl MetadataStore {
         self.reading = None;
         let next = match result {
             Ok(ReadOutput::Files(files)) => {
-                self.image = Image::default();
+                self.replayed = Image::default();
                 self.appended_bytes = 0;
                 match files.into_iter().next().flatten() {
                     Some(bytes) => {
                         let (image, offset) =
                             snapshot::decode(bytes).map_err(|why| damaged(snapshot::FILE, &why))?;
-                        self.image = image;
+                        self.replayed = image;
                         offset
                     }
                     None => Offset(0),
@@ -389,7 +392,9 @@ impl MetadataStore {
                     self.appended_bytes += batch.len() as u64;
                     let records =
                         replay::records_of(batch).map_err(|why| damaged(DIRECTORY, &why))?;
-                    records.iter().for_each(|record| self.image.replay(record));
+                    records
+                        .iter()
+                        .for_each(|record| self.replayed.replay(record));
                 }
                 read.next_offset
             }
@@ -411,6 +416,7 @@ impl MetadataStore {
         match log.replay_job(next, log.log_end_offset()) {
             Some(job) => self.reading = Some(cx.read(Owner::Broker, job)),
             None => {
+                self.image = core::mem::take(&mut self.replayed);
                 self.current = true;
                 cx.report(
                     Level::Info,
