@@ -9,6 +9,8 @@
 mod answer;
 mod link;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::io;
@@ -140,7 +142,10 @@ impl Producer {
     ///
     /// # Errors
     /// The record itself, if there is not.
-    #[expect(clippy::result_large_err, reason = "the record goes back to the caller")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the record goes back to the caller"
+    )]
     pub fn try_send(&self, record: ProducerRecord) -> Result<Delivery, ProducerRecord> {
         let outcome = self.handle.shared.try_produce(record)?;
         Ok(Delivery { outcome })
@@ -150,9 +155,7 @@ impl Producer {
     /// outcome.
     pub async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        self.handle
-            .shared
-            .ask(Command::Flush, Waiter::Done(done));
+        self.handle.shared.ask(Command::Flush, Waiter::Done(done));
         // An error means that the client is gone, and every record has its outcome.
         drop(flushed.await);
     }
@@ -248,7 +251,9 @@ impl Consumer {
     /// or its position not known yet.
     #[must_use]
     pub fn position(&self, partition: &TopicPartition) -> Option<Offset> {
-        self.handle.shared.read(|machine| machine.position(partition))
+        self.handle
+            .shared
+            .read(|machine| machine.position(partition))
     }
 
     /// The high watermark as of the last fetch of an assigned partition.

@@ -156,12 +156,7 @@ impl Admin {
     }
 }
 
-fn way(
-    step: &mut Step<'_>,
-    metadata: &Metadata,
-    network: &mut Network,
-    to: &AdminTarget,
-) -> Way {
+fn way(step: &mut Step<'_>, metadata: &Metadata, network: &mut Network, to: &AdminTarget) -> Way {
     let node = match to {
         AdminTarget::Any => {
             return network.any_ready(step).map_or(Way::NotYet, Way::To);

@@ -279,9 +279,8 @@ impl Consumer {
 
     /// Answers a question; what is not known yet ends with `otherwise`.
     fn end_query(&mut self, step: &mut Step<'_>, query: u64, otherwise: ClientError) {
-        self.lookups.forget(
-            |lookup| matches!(lookup.owner, Owner::Query { query: of, .. } if of == query),
-        );
+        self.lookups
+            .forget(|lookup| matches!(lookup.owner, Owner::Query { query: of, .. } if of == query));
         let Some(mut open) = self.queries.remove(&query) else {
             return;
         };
@@ -406,7 +405,10 @@ impl Consumer {
             .min();
         let queries = self.queries.values().map(|query| query.until).min();
         let poll = self.poll.as_ref().map(|poll| poll.until);
-        earlier(earlier(retries, queries), earlier(poll, self.lookups.deadline()))
+        earlier(
+            earlier(retries, queries),
+            earlier(poll, self.lookups.deadline()),
+        )
     }
 }
 

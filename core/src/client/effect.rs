@@ -293,11 +293,7 @@ impl fmt::Display for Polled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(record) => {
-                write!(
-                    f,
-                    "{}-{} {}",
-                    record.topic, record.partition, record.offset
-                )
+                write!(f, "{}-{} {}", record.topic, record.partition, record.offset)
             }
             Self::EndOfPartition { partition, offset } => {
                 write!(f, "{partition} ends at {offset}")

@@ -124,12 +124,18 @@ impl fmt::Display for ClientError {
             }
             Self::Disconnected => f.write_str("the connection ended before the answer came"),
             Self::UnsupportedVersion { api } => {
-                write!(f, "the broker does not serve {api} in a version that can do this")
+                write!(
+                    f,
+                    "the broker does not serve {api} in a version that can do this"
+                )
             }
             Self::Malformed { reason } => write!(f, "the broker's answer makes no sense: {reason}"),
             Self::BufferFull => f.write_str("buffer.memory is full"),
             Self::RecordTooLarge { size, limit } => {
-                write!(f, "the record has {size} bytes, at most {limit} are allowed")
+                write!(
+                    f,
+                    "the record has {size} bytes, at most {limit} are allowed"
+                )
             }
             Self::UnknownPartition {
                 partition,

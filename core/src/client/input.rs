@@ -8,8 +8,8 @@ use core::fmt;
 use bytes::Bytes;
 
 use crate::ids::{ConnectionId, NodeId, Offset};
-use crate::wire::messages::Body;
 use crate::wire::RequestBody;
+use crate::wire::messages::Body;
 
 /// A topic's name.
 pub type TopicName = Arc<str>;

@@ -218,7 +218,10 @@ impl Metadata {
             let name = name.clone();
             incomplete |= self.update_topic(&name, topic);
         }
-        incomplete |= self.wanted.iter().any(|name| !self.topics.contains_key(name));
+        incomplete |= self
+            .wanted
+            .iter()
+            .any(|name| !self.topics.contains_key(name));
         // Asking again at once would not help: leaders take a while to be elected, and an answer
         // that an error made necessary may still be the old one.
         self.update_needed = incomplete || self.needed_since;
@@ -304,11 +307,9 @@ fn numbered(topic: &MetadataResponseTopic) -> Option<Vec<PartitionInfo>> {
         .keys()
         .enumerate()
         .all(|(index, number)| usize::try_from(*number) == Ok(index));
-    (dense && by_number.len() == topic.partitions.len())
-        .then(|| by_number.into_values().collect())
+    (dense && by_number.len() == topic.partitions.len()).then(|| by_number.into_values().collect())
 }
 
 fn known_node(id: i32) -> Option<NodeId> {
     (id >= 0).then_some(NodeId(id))
 }
-

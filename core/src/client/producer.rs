@@ -487,7 +487,11 @@ impl Producer {
         Urgency {
             now,
             batch_size: self.config.batch_size,
-            linger_ms: if self.closed { 0 } else { self.config.linger_ms },
+            linger_ms: if self.closed {
+                0
+            } else {
+                self.config.linger_ms
+            },
             delivery_timeout_ms: self.config.delivery_timeout_ms,
             max_in_flight: self.config.max_in_flight_batches_per_partition.max(1),
             epoch: self.ledger.epoch(),

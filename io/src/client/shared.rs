@@ -104,7 +104,10 @@ impl Shared {
     }
 
     /// Produces a record if there is room for it; else it comes back.
-    #[expect(clippy::result_large_err, reason = "the record goes back to the caller")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the record goes back to the caller"
+    )]
     pub(super) fn try_produce(
         self: &Arc<Self>,
         record: ProducerRecord,

@@ -151,7 +151,12 @@ impl Assigned {
 
     /// Takes in what a fetch brought: whole batches, then perhaps the beginning of another, which
     /// is dropped. `false` if it brought something, but nothing that leads on.
-    pub(super) fn take_in(&mut self, mut records: Bytes, high_watermark: i64, tell_end: bool) -> bool {
+    pub(super) fn take_in(
+        &mut self,
+        mut records: Bytes,
+        high_watermark: i64,
+        tell_end: bool,
+    ) -> bool {
         let mut useful = records.is_empty();
         while !records.is_empty() {
             let header = match BatchHeader::parse(&records) {

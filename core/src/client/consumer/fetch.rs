@@ -60,11 +60,7 @@ impl Consumer {
     }
 
     /// What to ask each leader of an assigned partition for.
-    fn wanted(
-        &mut self,
-        step: &mut Step<'_>,
-        metadata: &mut Metadata,
-    ) -> BTreeMap<NodeId, Wanted> {
+    fn wanted(&mut self, step: &mut Step<'_>, metadata: &mut Metadata) -> BTreeMap<NodeId, Wanted> {
         let mut by_leader: BTreeMap<NodeId, Wanted> = BTreeMap::new();
         let now = step.now.mono;
         let partition_max = self.config.max_partition_fetch_bytes as usize;

@@ -328,4 +328,3 @@ pub(super) fn overdue(last: Option<ErrorCode>) -> ClientError {
         last,
     }
 }
-

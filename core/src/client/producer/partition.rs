@@ -82,7 +82,10 @@ impl Partition {
         }
         let mut batch = Batch::new(batch_size, ordinal, since, epoch);
         let fits = batch.append(id, record, wall);
-        assert!(fits, "an empty batch takes any record within max.request.size");
+        assert!(
+            fits,
+            "an empty batch takes any record within max.request.size"
+        );
         self.waiting.push_back(batch);
         true
     }
@@ -119,9 +122,7 @@ impl Partition {
 
     /// When to look at the partition again: a linger or a back-off ends, or a record is overdue.
     pub(super) fn next_timer(&self, urgency: &Urgency) -> Option<Mono> {
-        let blocked = self
-            .blocked_until(urgency)
-            .filter(|at| *at > urgency.now);
+        let blocked = self.blocked_until(urgency).filter(|at| *at > urgency.now);
         let oldest = self
             .in_flight
             .iter()

@@ -114,7 +114,10 @@ mod tests {
         ] {
             assert_eq!(murmur2(key.as_bytes()) as i32, hash, "{key}");
         }
-        assert_eq!(partition_for_key(b"21", 7), (-973_932_308_i32 & i32::MAX) as usize % 7);
+        assert_eq!(
+            partition_for_key(b"21", 7),
+            (-973_932_308_i32 & i32::MAX) as usize % 7
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::verdict::Verdict;
 use super::Producer;
+use super::verdict::Verdict;
 use crate::client::config::Acks;
 use crate::client::error::ClientError;
 use crate::client::input::TopicName;
