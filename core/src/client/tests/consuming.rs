@@ -44,7 +44,7 @@ fn errors(items: &[Polled]) -> Vec<ClientError> {
 fn expected(pairs: &[(i64, &str)]) -> Vec<(i64, String)> {
     pairs
         .iter()
-        .map(|(offset, value)| (*offset, format!("{value}")))
+        .map(|(offset, value)| (*offset, String::from(*value)))
         .collect()
 }
 

@@ -1,6 +1,7 @@
 //! The producer: batches, order, retries, outcomes.
 
 use std::format;
+use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
@@ -13,8 +14,8 @@ use crate::record::{BatchHeader, Compression};
 use crate::wire::messages::ProduceResponse;
 use crate::wire::{ApiKey, ErrorCode, Records};
 
-fn strings(values: &[&str]) -> Vec<std::string::String> {
-    values.iter().map(|value| format!("{value}")).collect()
+fn strings(values: &[&str]) -> Vec<String> {
+    values.iter().map(|value| String::from(*value)).collect()
 }
 
 #[test]
@@ -449,14 +450,14 @@ fn records_with_a_key_go_where_kafka_puts_them() {
         world.command(Command::Produce(keyed));
     }
     world.advance(10);
-    let mut placed: Vec<(std::string::String, i32)> = world
+    let mut placed: Vec<(String, i32)> = world
         .next(ApiKey::Produce)
         .batches()
         .into_iter()
         .flat_map(|(number, values)| values.into_iter().map(move |value| (value, number)))
         .collect();
     placed.sort();
-    let expect = |key: &str, hash: i32| (format!("{key}"), (hash & i32::MAX) % 12);
+    let expect = |key: &str, hash: i32| (String::from(key), (hash & i32::MAX) % 12);
     assert_eq!(
         placed,
         [
