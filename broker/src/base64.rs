@@ -12,7 +12,11 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
         }
         for place in 0..4 {
             let letter = ALPHABET[(bits >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= chunk.len() { letter as char } else { '=' });
+            text.push(if place <= chunk.len() {
+                letter as char
+            } else {
+                '='
+            });
         }
     }
     text
@@ -26,7 +30,11 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     }
     let mut bytes = Vec::with_capacity(quads.len() * 3);
     for (index, quad) in quads.iter().enumerate() {
-        let padding = quad.iter().rev().take_while(|letter| **letter == b'=').count();
+        let padding = quad
+            .iter()
+            .rev()
+            .take_while(|letter| **letter == b'=')
+            .count();
         if padding > 2 || (padding > 0 && index + 1 < quads.len()) {
             return None;
         }
@@ -66,7 +74,9 @@ mod tests {
 
     #[test]
     fn what_is_no_base64_is_refused() {
-        for text in ["Z", "Zg", "Zg=", "Zg===", "Zh==", "Z===", "====", "Zg==Zg==", "Zm 9", "Zm9\n"] {
+        for text in [
+            "Z", "Zg", "Zg=", "Zg===", "Zh==", "Z===", "====", "Zg==Zg==", "Zm 9", "Zm9\n",
+        ] {
             assert_eq!(decode(text), None, "{text:?}");
         }
     }

@@ -49,7 +49,11 @@ pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
                 bytes.push(byte);
                 chars.nth(1);
             }
-            Some(other) => return Err(format!("\\{other} is no escape; write \\\\ for a backslash")),
+            Some(other) => {
+                return Err(format!(
+                    "\\{other} is no escape; write \\\\ for a backslash"
+                ));
+            }
             None => return Err("a backslash at the end; write \\\\ for one".to_owned()),
         }
         rest = chars.as_str();

@@ -30,6 +30,14 @@ impl Failure {
         Self::Usage(message.to_string())
     }
 
+    /// Several things did not work, or none.
+    pub(crate) fn from_list(messages: Vec<String>) -> Result<(), Self> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        Err(Self::Failed(messages.join("\nodradek: ")))
+    }
+
     /// Standard output did not take what was written.
     pub(crate) fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

@@ -11,16 +11,23 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))]
 
+mod address;
+mod advice;
 mod base64;
+mod consume;
 mod escape;
 mod failure;
 mod files;
 mod log;
+mod logging;
 mod output;
+mod produce;
 mod progress;
 mod properties;
 mod record_json;
 mod serve;
+mod session;
+mod topic;
 
 use std::process::ExitCode;
 
@@ -28,7 +35,12 @@ use clap::{Parser, Subcommand};
 
 /// A log broker that speaks Kafka's protocol, and the tools around it.
 #[derive(Debug, Parser)]
-#[command(name = "odradek", version, max_term_width = 100, propagate_version = true)]
+#[command(
+    name = "odradek",
+    version,
+    max_term_width = 100,
+    propagate_version = true
+)]
 #[command(after_help = "\
 Examples:
   odradek serve                                  a broker on 127.0.0.1:9092, data in ./odradek-data
@@ -46,6 +58,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Topic(topic::Args),
+    Produce(produce::Args),
+    Consume(consume::Args),
     Log(log::Args),
 }
 
@@ -53,6 +68,9 @@ fn main() -> ExitCode {
     // Wrong usage and --help end inside: with 2 and 0.
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
+        Command::Topic(args) => topic::run(&args),
+        Command::Produce(args) => produce::run(&args),
+        Command::Consume(args) => consume::run(&args),
         Command::Log(args) => log::run(&args),
     };
     failure::exit_code(result)

@@ -35,6 +35,11 @@ impl Output {
         writeln!(self.0, "{line}").map_err(|error| Failure::output(&error))
     }
 
+    /// Writes text without ending the line.
+    pub(crate) fn text(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        write!(self.0, "{text}").map_err(|error| Failure::output(&error))
+    }
+
     /// Writes a value as one line of JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.0, value)
@@ -72,9 +77,19 @@ impl Output {
     }
 }
 
+/// `1 record`, `2 records`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Writes a line to standard error; nothing can be done if that fails.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Whether a person watches standard output.
+pub(crate) fn stdout_is_terminal() -> bool {
+    rustix::termios::isatty(rustix::stdio::stdout())
 }
 
 /// Whether a person watches standard error.

@@ -75,7 +75,9 @@ fn unescape(text: &str) -> Result<String, String> {
             Some('r') => out.push('\r'),
             Some('u') => {
                 let digits = chars.as_str().get(..4).unwrap_or_default();
-                let c = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
+                let c = u32::from_str_radix(digits, 16)
+                    .ok()
+                    .and_then(char::from_u32);
                 out.push(c.ok_or("\\u needs the four hexadecimal digits of a character")?);
                 chars.nth(3);
             }

@@ -9,8 +9,8 @@ use crate::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use crate::read_job::ReadOutput;
 use crate::request::Prepared;
 
-/// One event. Handling it is one atomic step.
-#[derive(Debug)]
+/// One event. Handling it is one atomic step. A recorded one can be handled again.
+#[derive(Clone, Debug)]
 pub enum Input {
     /// The first input of a process: load what the data directory holds.
     Start,
@@ -51,7 +51,7 @@ pub struct Endpoint {
 }
 
 /// What the disk reports. The rules are those of [`effect`](crate::effect).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Completion {
     /// Everything below `up_to` is written (to the page cache).
     Written {

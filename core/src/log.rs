@@ -81,7 +81,7 @@ use recent::Recent;
 use reopen::Reopen;
 use retention::Doomed;
 use roll::IndexTask;
-use segment::Segment;
+use segment::{Mark, Segment};
 use tasks::{Progress, Sequence};
 use undo::Undo;
 
@@ -161,6 +161,8 @@ pub struct Log {
     acked_end: Offset,
     recovery_point: RecoveryPoint,
     recovery_point_moved: bool,
+    /// Where the recovery point moves once the epoch checkpoint is written.
+    next_recovery_point: Option<(Offset, Mark)>,
     checkpoint_wanted: bool,
     /// Since when something flushed lies above the recovery point.
     flushed_since: Option<Mono>,
@@ -228,6 +230,7 @@ impl Log {
             acked_end: log_start_offset,
             recovery_point,
             recovery_point_moved: false,
+            next_recovery_point: None,
             checkpoint_wanted: false,
             flushed_since: None,
             unflushed_since: None,
@@ -284,6 +287,16 @@ impl Log {
         }
     }
 
+    /// Whether an append would be tried now: also after a failed write, once that is undone.
+    #[must_use]
+    pub const fn takes_records(&self) -> bool {
+        match self.state {
+            LogState::Ready => self.closing.is_none(),
+            LogState::StorageFailed(_) => self.undo.is_none() && self.closing.is_none(),
+            _ => false,
+        }
+    }
+
     /// The first offset that may be read. Never goes back.
     #[must_use]
     pub const fn log_start_offset(&self) -> Offset {
@@ -322,10 +335,13 @@ impl Log {
         self.epochs.latest()
     }
 
-    /// The epoch of the record at `offset`, if it is known.
+    /// The epoch of the record at `offset`, or of the next one to come; `None` below the first known.
     #[must_use]
     pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
-        self.epochs.epoch_at(offset)
+        let entries = self.epochs.entries();
+        let at_or_below = entries.partition_point(|(_, start)| *start <= offset);
+        let found = entries.get(at_or_below.checked_sub(1)?);
+        found.map(|(epoch, _)| *epoch)
     }
 
     /// OffsetForLeaderEpoch (KIP-101, KIP-279): the largest epoch at or below `epoch` and the
@@ -340,6 +356,9 @@ impl Log {
     /// When `on_deadline` wants to be called.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
+        if self.is_closed() {
+            return None;
+        }
         let unlink = self.doomed.front().map(|doomed| doomed.at);
         [
             unlink,

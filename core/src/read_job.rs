@@ -38,7 +38,7 @@ pub enum ReadJob {
 }
 
 /// What a [`ReadJob`] found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum ReadOutput {
     /// The entries of a directory.
     List(Vec<DirEntry>),

@@ -110,9 +110,8 @@ pub(crate) fn on_read(
 ) {
     let id = RequestId(request);
     match result {
-        Ok(ReadOutput::FetchScan(scanned)) => delayed_fetch::on_read(state, cx, id, Ok(scanned)),
         Ok(ReadOutput::TimeLookup(found)) => list_offsets::on_read(state, cx, id, Ok(found)),
-        Ok(_) => {}
+        Ok(output) => delayed_fetch::on_read(state, cx, id, Ok(output)),
         Err(error) if state.fetches.contains_key(&id) => {
             delayed_fetch::on_read(state, cx, id, Err(error));
         }

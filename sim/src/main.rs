@@ -1,2 +1,317 @@
-//! The simulator.
-fn main() {}
+//! The simulator's command line.
+
+use std::io::{IsTerminal, Write};
+use std::ops::Range;
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+use odradek_core::bugs::Bugs;
+use odradek_sim::oracle::Mark;
+use odradek_sim::trace::Keep;
+use odradek_sim::world::Outcome;
+use odradek_sim::{bugs, campaign, world};
+
+/// Runs the real broker on a virtual clock, network and disk, and judges what it does.
+#[derive(Debug, Parser)]
+#[command(name = "odradek-sim", version, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  odradek-sim run --seeds 0..1000            a thousand runs on all cores
+  odradek-sim replay 17                      one run again: what it came to, and its hash
+  odradek-sim replay 17 --trace              the same, every step in words
+  odradek-sim bugs                           plant each bug and count the seeds until it is caught";
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run seeds; exit code 1 at the first that fails
+    #[command(after_help = "\
+Examples:
+  odradek-sim run --seeds 0..1000
+  odradek-sim run --seeds 4000..4100 --jobs 1
+  cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \\
+    run --seeds 0..1000 --bug ack-before-flush")]
+    Run {
+        /// First seed, and the one after the last
+        #[arg(long, value_name = "A..B", value_parser = seed_range)]
+        seeds: Range<u64>,
+        /// Plant this bug (only in a build that has them)
+        #[arg(long, value_name = "NAME")]
+        bug: Option<String>,
+        /// Threads; as many as there are cores by default
+        #[arg(long)]
+        jobs: Option<usize>,
+        /// Print how often each mark was hit
+        #[arg(long)]
+        coverage: bool,
+        /// Run all seeds, and explain the first failure of each check
+        #[arg(long)]
+        keep_going: bool,
+    },
+    /// Run one seed again and print its hash; exit code 1 if it fails
+    #[command(after_help = "\
+Examples:
+  odradek-sim replay 17
+  odradek-sim replay 17 --trace > story.txt")]
+    Replay {
+        /// The seed
+        seed: u64,
+        /// Plant this bug (only in a build that has them)
+        #[arg(long, value_name = "NAME")]
+        bug: Option<String>,
+        /// Print every step in words
+        #[arg(long)]
+        trace: bool,
+    },
+    /// Build the simulator with planted bugs, run each, and print the seeds to detect; exit code 1
+    /// if one is not caught
+    #[command(after_help = "\
+Examples:
+  odradek-sim bugs
+  odradek-sim bugs --seeds 0..200")]
+    Bugs {
+        /// First seed, and the one after the last
+        #[arg(long, value_name = "A..B", value_parser = seed_range, default_value = "0..1000")]
+        seeds: Range<u64>,
+    },
+}
+
+fn seed_range(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").ok_or("write it as A..B")?;
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|error| format!("{text}: {error}"))
+    };
+    let (from, to) = (number(from)?, number(to)?);
+    if from >= to {
+        return Err("there is no seed in it".to_owned());
+    }
+    Ok(from..to)
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Action::Run {
+            seeds,
+            bug,
+            jobs,
+            coverage,
+            keep_going,
+        } => run(seeds, bug.as_deref(), jobs, coverage, keep_going),
+        Action::Replay { seed, bug, trace } => replay(seed, bug.as_deref(), trace),
+        Action::Bugs { seeds } => bugs_table(seeds),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => {
+            eprintln!("odradek-sim: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn plant(bug: Option<&str>) -> Result<Bugs, String> {
+    bug.map_or(Ok(Bugs::NONE), bugs::by_name)
+}
+
+fn run(
+    seeds: Range<u64>,
+    bug: Option<&str>,
+    jobs: Option<usize>,
+    coverage: bool,
+    keep_going: bool,
+) -> Result<bool, String> {
+    let bugs = plant(bug)?;
+    let jobs = jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let total = seeds.end - seeds.start;
+    let terminal = std::io::stderr().is_terminal();
+    let stopwatch = Stopwatch::start();
+    let summary = campaign::run(seeds, jobs, bugs, keep_going, |done| {
+        if terminal && (done % 16 == 0 || done == total) {
+            let rate = done as f64 / stopwatch.seconds().max(0.001);
+            let left = (total - done) as f64 / rate;
+            eprint!("\r{done}/{total} seeds, {rate:.0} a second, {left:.0} s left   ");
+            let _ = std::io::stderr().flush();
+        }
+    });
+    if terminal {
+        eprintln!();
+    }
+    println!(
+        "{} seeds, {} steps, {} requests, {} batches acknowledged, {} fetches with records, {} \
+         crashes, {} power losses, {} graceful stops, {} s of virtual time, {:.1} s",
+        summary.seeds,
+        summary.steps,
+        summary.requests,
+        summary.acked_batches,
+        summary.full_fetches,
+        summary.crashes,
+        summary.power_losses,
+        summary.stops,
+        summary.virtual_ns / 1_000_000_000,
+        stopwatch.seconds(),
+    );
+    let faults: Vec<String> = summary
+        .faults
+        .iter()
+        .map(|(fault, count)| format!("{count} x {fault}"))
+        .collect();
+    println!("faults: {}", faults.join(", "));
+    if coverage {
+        println!("marks, and the seeds that hit them:");
+        for mark in Mark::ALL {
+            let hit = summary.marks.get(mark).copied().unwrap_or(0);
+            println!("  {hit:>7}  {mark}");
+        }
+    } else {
+        let missed: Vec<String> = Mark::ALL
+            .iter()
+            .filter(|mark| !summary.marks.contains_key(mark))
+            .map(ToString::to_string)
+            .collect();
+        println!(
+            "marks: {} of {} hit{}",
+            Mark::ALL.len() - missed.len(),
+            Mark::ALL.len(),
+            if missed.is_empty() {
+                String::new()
+            } else {
+                format!("; missed: {}", missed.join(", "))
+            }
+        );
+    }
+    if summary.failed.is_empty() {
+        println!("no violation");
+        return Ok(true);
+    }
+    for (check, count) in &summary.failures {
+        println!("{count} seeds violate {check}");
+    }
+    for failed in &summary.failed {
+        // Once more, this time with words.
+        explain(&world::run(failed.seed, bugs, Keep::Last(60)), bug);
+    }
+    Ok(false)
+}
+
+fn explain(outcome: &Outcome, bug: Option<&str>) {
+    let Some(violation) = &outcome.violation else {
+        println!("seed {} does not fail when it is run again", outcome.seed);
+        return;
+    };
+    println!();
+    println!("seed {} violates {}", outcome.seed, violation.check);
+    println!("  at      {}", violation.at);
+    println!("  found   {}", violation.detail);
+    println!("  hash    {}", outcome.hash);
+    println!("last steps:");
+    for line in &outcome.lines {
+        println!("  {line}");
+    }
+    println!("replay:");
+    match bug {
+        None => println!(
+            "  cargo run --release -p odradek-sim -- replay {} --trace",
+            outcome.seed
+        ),
+        Some(bug) => println!(
+            "  cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \
+             replay {} --bug {bug} --trace",
+            outcome.seed
+        ),
+    }
+}
+
+fn replay(seed: u64, bug: Option<&str>, trace: bool) -> Result<bool, String> {
+    let keep = if trace { Keep::All } else { Keep::Last(60) };
+    let outcome = world::run(seed, plant(bug)?, keep);
+    if trace {
+        for line in &outcome.lines {
+            println!("{line}");
+        }
+    }
+    println!("hash {}", outcome.hash);
+    println!("{:?}", outcome.counts);
+    match &outcome.violation {
+        Some(violation) if trace => println!("{violation}"),
+        Some(_) => explain(&outcome, bug),
+        None => println!("no violation"),
+    }
+    Ok(outcome.violation.is_none())
+}
+
+fn bugs_table(seeds: Range<u64>) -> Result<bool, String> {
+    if bugs::names().is_empty() {
+        return build_and_call(&seeds);
+    }
+    println!("{:<26} {:<28} {:>6}  found", "bug", "caught by", "seeds");
+    let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut all_caught = true;
+    for name in bugs::names() {
+        let summary = campaign::run(seeds.clone(), jobs, bugs::by_name(name)?, false, |_| {});
+        let violation = summary
+            .failed
+            .first()
+            .and_then(|failed| failed.violation.as_ref());
+        match violation {
+            Some(violation) => println!(
+                "{name:<26} {:<28} {:>6}  {}",
+                violation.check.to_string(),
+                summary.seeds,
+                violation.detail
+            ),
+            None => {
+                all_caught = false;
+                println!("{name:<26} {:<28} {:>6}", "NOT CAUGHT", summary.seeds);
+            }
+        }
+    }
+    Ok(all_caught)
+}
+
+/// The ordinary build has no bugs, so it makes the other build and calls that.
+fn build_and_call(seeds: &Range<u64>) -> Result<bool, String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(["run", "--release", "--quiet", "-p", "odradek-sim"])
+        .args(["--features", "bugs", "--target-dir", "target/bugs", "--"])
+        .args([
+            "bugs",
+            "--seeds",
+            &format!("{}..{}", seeds.start, seeds.end),
+        ])
+        .status()
+        .map_err(|error| format!("cannot call cargo: {error}"))?;
+    Ok(status.success())
+}
+
+/// Real time, which only the progress line and the summary see.
+struct Stopwatch(std::time::Duration);
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self(monotonic())
+    }
+
+    fn seconds(&self) -> f64 {
+        (monotonic() - self.0).as_secs_f64()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "how long a campaign takes is no part of any run"
+)]
+fn monotonic() -> std::time::Duration {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    ORIGIN.elapsed()
+}

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use odradek_core::log::offset_index::OffsetEntry;
 use odradek_core::log::time_index::TimeEntry;
+use odradek_core::metadata::record::MetadataRecord;
 use odradek_core::record::batch::verify_crc;
 use odradek_core::record::{BatchHeader, BatchRecords, Record};
 use serde::ser::SerializeMap;
@@ -18,6 +19,9 @@ use crate::escape::Printable;
 use crate::failure::Failure;
 use crate::output::{Output, OutputFormat};
 use crate::record_json::{Header, RecordContent};
+
+/// The log of the cluster's metadata.
+const METADATA_DIRECTORY: &str = "__cluster_metadata-0";
 
 /// Runs the command.
 pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
@@ -136,10 +140,10 @@ impl Dump<'_> {
         if !is_valid {
             return Ok(());
         }
-        self.records(batch)
+        self.records(path, batch)
     }
 
-    fn records(&mut self, batch: &FileBatch) -> Result<(), Failure> {
+    fn records(&mut self, path: &Path, batch: &FileBatch) -> Result<(), Failure> {
         let opened = BatchRecords::open(&batch.bytes, MAX_DECOMPRESSED_BYTES);
         let records = match &opened {
             Ok(records) => records,
@@ -159,9 +163,17 @@ impl Dump<'_> {
             self.left -= 1;
             let header = &batch.header;
             if self.is_json() {
-                self.out.json(&JsonRecord { header, record })?;
+                self.out.json(&JsonRecord {
+                    header,
+                    record,
+                    metadata: metadata_of(path, &record),
+                })?;
             } else {
-                self.out.line(TextRecord { header, record })?;
+                self.out.line(TextRecord {
+                    header,
+                    record,
+                    metadata: metadata_of(path, &record),
+                })?;
             }
         }
         Ok(())
@@ -175,8 +187,9 @@ impl Dump<'_> {
             }));
         }
         let position = batch.position;
-        self.out
-            .line(format_args!("DAMAGE in the batch at position {position}: {problem}"))
+        self.out.line(format_args!(
+            "DAMAGE in the batch at position {position}: {problem}"
+        ))
     }
 
     fn offset_index(&mut self, path: &Path) -> Result<(), Failure> {
@@ -261,6 +274,15 @@ fn sequence_of(header: &BatchHeader, record: &Record<'_>) -> i64 {
     (i64::from(header.base_sequence) + record.offset.0 - header.base_offset.0) & 0x7fff_ffff
 }
 
+/// What a record of the metadata log says. Kafka's log of that name has records of another form,
+/// which stay bytes.
+fn metadata_of(segment: &Path, record: &Record<'_>) -> Option<MetadataRecord> {
+    let is_metadata = segment
+        .parent()
+        .is_some_and(|dir| dir.ends_with(METADATA_DIRECTORY));
+    MetadataRecord::decode(record.value.filter(|_| is_metadata)?).ok()
+}
+
 fn time_name(header: &BatchHeader) -> &'static str {
     if header.is_log_append_time() {
         "LogAppendTime"
@@ -315,6 +337,7 @@ impl std::fmt::Display for TextBatch<'_> {
 struct TextRecord<'a> {
     header: &'a BatchHeader,
     record: Record<'a>,
+    metadata: Option<MetadataRecord>,
 }
 
 impl std::fmt::Display for TextRecord<'_> {
@@ -339,10 +362,13 @@ impl std::fmt::Display for TextRecord<'_> {
         if let Some(key) = record.key {
             write!(f, " key: {}", Printable(key))?;
         }
-        if let Some(value) = record.value {
-            write!(f, " payload: {}", Printable(value))?;
+        if let Some(metadata) = &self.metadata {
+            write!(f, " metadata: {metadata:?}")
+        } else if let Some(value) = record.value {
+            write!(f, " payload: {}", Printable(value))
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 }
 
@@ -382,6 +408,7 @@ impl Serialize for JsonBatch<'_> {
 struct JsonRecord<'a> {
     header: &'a BatchHeader,
     record: Record<'a>,
+    metadata: Option<MetadataRecord>,
 }
 
 impl Serialize for JsonRecord<'_> {
@@ -403,6 +430,9 @@ impl Serialize for JsonRecord<'_> {
             headers: &headers,
         }
         .serialize_into(&mut map)?;
+        if let Some(metadata) = &self.metadata {
+            map.serialize_entry("metadata", &format!("{metadata:?}"))?;
+        }
         map.end()
     }
 }

@@ -47,13 +47,11 @@ pub(super) const GAP: &str = "if the topic is compacted this is the cleaner's wo
     --compacted; if not, records are missing: restore the file from a copy, or delete the topic";
 
 /// In a file that is derived from the log.
-pub(super) const DERIVED: &str =
-    "indexes are derived from the log: delete the file while the broker is stopped, and it is \
+pub(super) const DERIVED: &str = "indexes are derived from the log: delete the file while the broker is stopped, and it is \
      rebuilt when it starts";
 
 /// In the checkpoint of leader epochs.
-pub(super) const EPOCHS: &str =
-    "the epochs are derived from the log: delete the file while the broker is stopped, and it is \
+pub(super) const EPOCHS: &str = "the epochs are derived from the log: delete the file while the broker is stopped, and it is \
      rebuilt when it starts";
 
 /// For a remark.

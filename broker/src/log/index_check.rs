@@ -126,11 +126,6 @@ impl<E: Entry> IndexCheck<E> {
     fn next(&self) -> Option<E> {
         self.entries.get(self.at).copied()
     }
-
-    /// How many entries it has.
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
 }
 
 impl IndexCheck<OffsetEntry> {
@@ -252,8 +247,7 @@ impl Entry for TimeEntry {
 
     fn disorder(&self, last: Option<&Self>) -> Option<String> {
         let last = last?;
-        let rises =
-            self.timestamp > last.timestamp && self.relative_offset >= last.relative_offset;
+        let rises = self.timestamp > last.timestamp && self.relative_offset >= last.relative_offset;
         (!rises).then(|| {
             format!(
                 "out of order: timestamp {} at relative offset {} follows {} at {}",

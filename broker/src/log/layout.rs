@@ -38,9 +38,7 @@ pub(super) enum FileKind {
 /// The files of one partition.
 #[derive(Debug)]
 pub(super) struct LogFiles {
-    /// Its directory.
-    pub(super) dir: PathBuf,
-    /// The directory's name: topic and number.
+    /// Its directory's name: topic and number.
     pub(super) name: String,
     /// Its segments, by base offset.
     pub(super) segments: Vec<SegmentFiles>,
@@ -127,7 +125,6 @@ fn log_files(dir: &Path) -> Result<Option<LogFiles>, Failure> {
     // The name of `.` is the name of what it stands for.
     let full = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     Ok(Some(LogFiles {
-        dir: dir.to_owned(),
         name: name_of(&full),
         segments: segments.into_values().collect(),
         epochs,

@@ -14,20 +14,23 @@ use super::index_check::IndexCheck;
 use super::layout::{self, FileKind, LogFiles, SegmentFiles, Target, unreadable};
 use super::segment::{FileBatch, MAX_DECOMPRESSED_BYTES, SegmentReader};
 use crate::failure::Failure;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Output, OutputFormat, counted};
 use crate::progress::{Progress, Unit};
 
 /// Of one segment, so many findings are told; the rest is counted.
 const FINDINGS_TOLD: usize = 20;
 /// Kafka's own topics that are always compacted.
-const COMPACTED: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+const COMPACTED: [&str; 3] = [
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+];
 
 /// Runs the command.
 pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let logs = match layout::find(&args.path)? {
         Target::Logs(logs) => logs,
         Target::File(FileKind::Log) => vec![LogFiles {
-            dir: args.path.clone(),
             name: args.path.display().to_string(),
             segments: vec![layout::segment_of(&args.path)?],
             epochs: None,
@@ -61,10 +64,16 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
     if args.output == OutputFormat::Text && logs.len() > 1 {
         let (logs, sound) = (logs.len(), logs.len() - damaged);
-        out.line(format_args!("{logs} logs: {sound} sound, {damaged} damaged"))?;
+        out.line(format_args!(
+            "{logs} logs: {sound} sound, {damaged} damaged"
+        ))?;
     }
     out.flush()?;
-    if damaged > 0 { Err(Failure::Said) } else { Ok(()) }
+    if damaged > 0 {
+        Err(Failure::Said)
+    } else {
+        Ok(())
+    }
 }
 
 /// What there is to say about one log.
@@ -234,7 +243,13 @@ impl SegmentCheck<'_> {
             Ok(_) => {}
             Err(error @ RecordsError::LinkedLz4Blocks) => {
                 let (what, at) = (error.to_string(), *position);
-                self.push(Severity::Remark, at, Some(header.base_offset.0), what, NOTHING);
+                self.push(
+                    Severity::Remark,
+                    at,
+                    Some(header.base_offset.0),
+                    what,
+                    NOTHING,
+                );
             }
             Err(error) => {
                 self.damage(*position, Some(header.base_offset.0), error.to_string());
@@ -303,7 +318,8 @@ impl SegmentCheck<'_> {
     fn finish(mut self, reader: &SegmentReader, complete: bool) -> Vec<Finding> {
         // An index is rebuilt if it is missing; that it is, is worth knowing where it has a use.
         if self.index.is_none() && reader.length() > 0 {
-            let problem = "it has no offset index; the broker rebuilds it when it starts".to_owned();
+            let problem =
+                "it has no offset index; the broker rebuilds it when it starts".to_owned();
             self.push(Severity::Remark, 0, None, problem, DERIVED);
         }
         let mut findings = self.findings;
@@ -350,8 +366,12 @@ impl Report {
             damage => format!("{damage} damaged places"),
         };
         out.line(format_args!(
-            "{}: {} segments, {} batches, {} records, {} bytes: {verdict}",
-            self.log, self.segments, self.batches, self.records, self.bytes
+            "{}: {}, {}, {}, {} bytes: {verdict}",
+            self.log,
+            counted(self.segments as u64, "segment", "segments"),
+            counted(self.batches, "batch", "batches"),
+            counted(self.records, "record", "records"),
+            self.bytes
         ))?;
         for finding in &self.findings {
             out.line(format_args!("  {finding}"))?;

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use odradek_core::input::Endpoint;
 
+use crate::address::parse_endpoint;
+
 /// A listener: its name and where it is. Kafka's names are also protocols, unless mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
@@ -72,27 +74,6 @@ pub(super) fn client_listener(
     Ok((listener.endpoint, unused))
 }
 
-/// Reads `HOST:PORT`; the host may be empty, and an IPv6 address is in brackets.
-///
-/// # Errors
-/// What is wrong, in words.
-pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
-    let wrong = || {
-        format!("'{text}' is no address: write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
-    };
-    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let port = port.parse().map_err(|_| wrong())?;
-    let host = match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']').ok_or_else(wrong)?,
-        None if host.contains(':') => return Err(wrong()),
-        None => host,
-    };
-    Ok(Endpoint {
-        host: host.to_owned(),
-        port,
-    })
-}
-
 /// Reads the address that clients are told: a wildcard would send them nowhere.
 ///
 /// # Errors
@@ -152,17 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read() {
-        assert_eq!(parse_endpoint("a.b:9092"), Ok(endpoint("a.b", 9092)));
-        assert_eq!(parse_endpoint("[::1]:1"), Ok(endpoint("::1", 1)));
-        assert_eq!(parse_endpoint(":9092"), Ok(endpoint("", 9092)));
-        for wrong in ["9092", "a", "a:b", "a:70000", "::1:9092", "[::1:9092", ""] {
-            assert!(parse_endpoint(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(
-            resolve(&endpoint("", 7)).unwrap().to_string(),
-            "0.0.0.0:7"
-        );
+    fn no_host_is_all_interfaces() {
+        assert_eq!(resolve(&endpoint("", 7)).unwrap().to_string(), "0.0.0.0:7");
     }
 
     #[test]

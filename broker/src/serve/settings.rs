@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use odradek_core::input::Endpoint;
 use odradek_core::metadata::config::{BrokerConfig, ConfigProblem};
-use odradek_io::limits::Limits;
 
 use super::Args;
-use super::listeners::{
-    check_advertised, client_listener, parse_endpoint, parse_listeners, resolve,
-};
+use super::listeners::{check_advertised, client_listener, parse_listeners, resolve};
+use crate::address::parse_endpoint;
 use crate::failure::Failure;
 use crate::{files, properties};
 
@@ -78,7 +75,6 @@ impl Settings {
         }
         config.durability = args.durability.into();
         config.advertise = advertise;
-        config.data_dir = data_dir.display().to_string();
         Ok(Self {
             data_dir,
             listen: resolve(&listen)
@@ -86,28 +82,6 @@ impl Settings {
             config,
             warnings,
         })
-    }
-
-    /// The bounds of the edge: as set, or as the process allows.
-    pub(super) fn limits(&self) -> Limits {
-        let number = |key: &str| self.config.properties.get(key)?.trim().parse::<i64>().ok();
-        let size = |key: &str| number(key).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        let mut limits = Limits::for_this_process();
-        if let Some(bytes) = size("socket.request.max.bytes") {
-            limits.max_request_bytes = bytes;
-        }
-        if let Some(bytes) = size("queued.max.request.bytes") {
-            limits.max_queued_request_bytes = bytes;
-        }
-        if let Some(count) = size("max.connections") {
-            // More than there are descriptors for would only fail later.
-            limits.max_connections = limits.max_connections.min(count);
-        }
-        if let Some(ms) = number("connections.max.idle.ms") {
-            // Kafka: negative is never.
-            limits.max_idle = u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis);
-        }
-        limits
     }
 }
 
@@ -182,7 +156,10 @@ fn advertise(args: &Args, values: &Values) -> Result<Option<Endpoint>, Failure> 
 }
 
 fn data_dir(args: &Args, values: &Values) -> Result<PathBuf, Failure> {
-    let dir = match (&args.data_dir, set(values, "log.dirs").or(set(values, "log.dir"))) {
+    let dir = match (
+        &args.data_dir,
+        set(values, "log.dirs").or(set(values, "log.dir")),
+    ) {
         (Some(dir), _) => dir.clone(),
         (None, Some(value)) if value.text.contains(',') => {
             let why = "Odradek keeps its data in one directory: name one";
@@ -238,7 +215,8 @@ mod tests {
 
     #[test]
     fn flags_win_over_set_and_set_over_the_file() {
-        let file = file("num.partitions=2\nlog.dirs=/from/file\nlisteners=PLAINTEXT://127.0.0.1:1\n");
+        let file =
+            file("num.partitions=2\nlog.dirs=/from/file\nlisteners=PLAINTEXT://127.0.0.1:1\n");
         let path = file.path().to_str().unwrap();
         let from_file = gather(&["--config", path]).unwrap();
         assert_eq!(from_file.data_dir, Path::new("/from/file"));
@@ -246,7 +224,14 @@ mod tests {
         assert_eq!(from_file.config.num_partitions, 2);
         let set = gather(&["--config", path, "--set", "num.partitions=3"]).unwrap();
         assert_eq!(set.config.num_partitions, 3);
-        let flags = ["--config", path, "--data-dir", "/flag", "--listen", "127.0.0.1:2"];
+        let flags = [
+            "--config",
+            path,
+            "--data-dir",
+            "/flag",
+            "--listen",
+            "127.0.0.1:2",
+        ];
         let flags = gather(&flags).unwrap();
         assert_eq!(flags.data_dir, Path::new("/flag"));
         assert_eq!(flags.listen.port(), 2);
@@ -273,24 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_edge_come_from_kafkas_keys() {
-        let settings = gather(&[
-            "--set",
-            "socket.request.max.bytes=1000",
-            "--set",
-            "max.connections=3",
-            "--set",
-            "connections.max.idle.ms=-1",
-        ]);
-        let limits = settings.unwrap().limits();
-        assert_eq!(limits.max_request_bytes, 1000);
-        assert_eq!(limits.max_connections, 3);
-        assert_eq!(limits.max_idle, Duration::MAX);
-    }
-
-    #[test]
     fn several_directories_and_wildcard_advertisements_are_refused() {
-        assert!(gather(&["--set", "log.dirs=/a,/b"]).unwrap_err().contains("one directory"));
-        assert!(gather(&["--advertise", "0.0.0.0:9092"]).unwrap_err().contains("--advertise"));
+        assert!(
+            gather(&["--set", "log.dirs=/a,/b"])
+                .unwrap_err()
+                .contains("one directory")
+        );
+        assert!(
+            gather(&["--advertise", "0.0.0.0:9092"])
+                .unwrap_err()
+                .contains("--advertise")
+        );
     }
 }

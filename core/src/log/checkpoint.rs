@@ -83,6 +83,9 @@ impl Log {
 
     pub(super) fn epochs_written(&mut self, cx: &mut Context<'_>, result: Result<(), Failure>) {
         let Err(failure) = result else {
+            if let (true, Some((base, mark))) = (self.is_running(), self.next_recovery_point) {
+                self.move_recovery_point(base, mark);
+            }
             return;
         };
         self.epochs.mark_dirty();

@@ -90,15 +90,6 @@ impl EpochCheckpoint {
         Some((found, end))
     }
 
-    /// The epoch of the record at `offset`, if it is known.
-    #[must_use]
-    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
-        let above = self.entries.partition_point(|(_, start)| *start <= offset);
-        self.entries
-            .get(above.checked_sub(1)?)
-            .map(|(epoch, _)| *epoch)
-    }
-
     /// Whether the file needs to be written.
     #[must_use]
     pub const fn is_dirty(&self) -> bool {

@@ -26,9 +26,8 @@ pub enum ReadPlan {
     Range(ReadRange),
     /// Run this, then hand its output to [`Log::on_fetch_scanned`].
     Scan(ReadJob),
-    /// The first batch is larger than `max_bytes`, and need not be sent whole.
-    DoesNotFit,
-    /// Nothing there yet: the offset is at or above the limit.
+    /// Nothing: the offset is at or above the limit, or the first batch is larger than `max_bytes`
+    /// and need not be sent whole.
     Empty,
     /// Below the log start or above the log end: OFFSET_OUT_OF_RANGE.
     OutOfRange,
@@ -54,7 +53,7 @@ pub enum ReadError {
     Changed,
     /// Nothing but a damaged batch is there. It was reported, and is never served:
     /// KAFKA_STORAGE_ERROR.
-    Damaged(Damage),
+    Corrupt(Damage),
 }
 
 impl Log {
@@ -91,11 +90,23 @@ impl Log {
         )))
     }
 
-    /// What a [`ReadPlan::Scan`] found. `Ok(None)`: the first batch does not fit into `max_bytes`.
+    /// What a [`ReadPlan::Scan`] found ([`ReadOutput::FetchScan`]). `Ok(None)`: the first batch does
+    /// not fit into `max_bytes`.
     ///
     /// # Errors
     /// If it cannot be served; see [`ReadError`].
     pub fn on_fetch_scanned(
+        &mut self,
+        cx: &mut Context<'_>,
+        output: ReadOutput,
+    ) -> Result<Option<ReadRange>, ReadError> {
+        match output {
+            ReadOutput::FetchScan(scanned) => self.serve_scanned(cx, &scanned),
+            _ => Err(ReadError::Changed),
+        }
+    }
+
+    fn serve_scanned(
         &mut self,
         cx: &mut Context<'_>,
         scanned: &FetchScanned,
@@ -123,7 +134,7 @@ impl Log {
         self.advance(cx);
         if scanned.length == 0 {
             return match &scanned.damage {
-                Some(damage) => Err(ReadError::Damaged(damage.clone())),
+                Some(damage) => Err(ReadError::Corrupt(damage.clone())),
                 None => Ok(None),
             };
         }
@@ -155,6 +166,17 @@ impl Log {
             None => self.recent.hint(offset, segment.base)?,
         };
         Some(segment.visible_bytes(limit).saturating_sub(position))
+    }
+
+    /// Bytes from the beginning of a range up to `limit`, in the range's segment.
+    #[must_use]
+    pub fn bytes_from(&self, range: &ReadRange, limit: Offset) -> u64 {
+        if !self.is_readable() || range.first_offset < self.log_start_offset {
+            return 0;
+        }
+        self.segment_holding(range.first_offset)
+            .visible_bytes(limit.min(self.acked_end))
+            .saturating_sub(range.range.position.0)
     }
 
     /// Whether `offset` lies in an older segment than the visible end: a waiting fetch then answers
@@ -204,7 +226,7 @@ impl Log {
         }
         self.advance(cx);
         match (&output.damage, output.found) {
-            (Some(damage), _) => Err(ReadError::Damaged(damage.clone())),
+            (Some(damage), _) => Err(ReadError::Corrupt(damage.clone())),
             (None, Some(found)) if found.offset < self.log_start_offset => Err(ReadError::Changed),
             (None, found) => Ok(found),
         }
@@ -212,10 +234,10 @@ impl Log {
 
     /// The job that reads whole, checked batches from `offset` on, up to 1 MiB of those below
     /// `limit`, for a replay: its output is `ReadOutput::Records`. `None` at the limit, or if the
-    /// log cannot be read.
+    /// log cannot be read. It sees what is written, flushed or not.
     #[must_use]
     pub fn replay_job(&self, offset: Offset, limit: Offset) -> Option<ReadJob> {
-        let limit = limit.min(self.acked_end);
+        let limit = limit.min(self.written_end().max(self.acked_end));
         if !self.is_readable() || offset >= limit || offset < self.log_start_offset {
             return None;
         }
@@ -254,7 +276,9 @@ impl Log {
         }
     }
 
-    pub(super) const fn is_readable(&self) -> bool {
+    /// Whether anything can be read: it was loaded once in this life, and is not closed or offline.
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
         self.loaded
             && matches!(
                 self.state,
@@ -279,12 +303,14 @@ impl Log {
             return Some(ReadPlan::Empty);
         }
         if first_bytes > u64::from(max_bytes) && !min_one_batch {
-            return Some(ReadPlan::DoesNotFit);
+            return Some(ReadPlan::Empty);
         }
         let mut last = first;
         for batch in batches {
-            let fits = batch.end - first.position <= u64::from(max_bytes);
-            if batch.segment != first.segment || batch.next_offset > limit || !fits {
+            if batch.segment != first.segment
+                || batch.next_offset > limit
+                || batch.end - first.position > u64::from(max_bytes)
+            {
                 break;
             }
             last = *batch;

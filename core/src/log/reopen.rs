@@ -64,6 +64,7 @@ impl Log {
         self.state = LogState::Reopening(error);
         self.undo = None;
         self.checkpoint_wanted = false;
+        self.next_recovery_point = None;
         self.flushed_since = None;
         self.unflushed_since = None;
         self.retry_at = None;

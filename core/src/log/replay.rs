@@ -1,15 +1,15 @@
 //! Reads whole batches in bulk, for a log whose records are replayed into a state. A pure function
 //! of the files.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use crate::ids::Offset;
-use crate::input::{DiskError, ReadFiles};
+use crate::input::{DiskError, DiskErrorKind, ReadFiles};
 
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
-use super::error::Damage;
 use super::fetch_scan::FetchScan;
 use super::file_names::SegmentFile;
 
@@ -24,12 +24,10 @@ pub struct RecordsRead {
     pub batches: Vec<Bytes>,
     /// Where to go on.
     pub next_offset: Offset,
-    /// A batch that does not pass its checks, behind these.
-    pub damage: Option<Damage>,
 }
 
 impl ReadRecords {
-    /// Runs the job.
+    /// Runs the job. A damaged batch ends it; if nothing comes before, it is an error.
     pub fn run(&self, files: &mut dyn ReadFiles) -> Result<RecordsRead, DiskError> {
         let found = self.0.run(files)?;
         let log = SegmentFile::Log.path(&self.0.dir, self.0.segment);
@@ -44,10 +42,16 @@ impl ReadRecords {
             batches.push(reader.batch(position, &header)?);
             position += header.size_bytes();
         }
-        Ok(RecordsRead {
-            batches,
-            next_offset: found.next_offset,
-            damage: found.damage,
-        })
+        match found.damage {
+            Some(damage) if batches.is_empty() => Err(DiskError {
+                kind: DiskErrorKind::Other,
+                path: damage.file.clone(),
+                detail: damage.to_string(),
+            }),
+            _ => Ok(RecordsRead {
+                batches,
+                next_offset: found.next_offset,
+            }),
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::report::Level;
 use super::file_names::SegmentFile;
 use super::segment::{Mark, NewFiles, Phase, Segment};
 use super::tasks::Failure;
-use super::{Durability, Log, RecoveryPoint, Task};
+use super::{Durability, Log, LogState, RecoveryPoint, Task};
 use super::{offset_index, time_index};
 
 /// Entries of an index that are kept in memory before they are written: at most 10 KiB a log.
@@ -73,10 +73,14 @@ impl Log {
         for base in bases {
             let segment = self.segments.get(&base).expect("it was just listed");
             let tail = segment.tail.as_ref().expect("an open segment has a tail");
-            let Phase::Opening { files, .. } = tail.phase else {
+            let Phase::Opening { files, held } = &tail.phase else {
                 before = Some(segment);
                 continue;
             };
+            if held.is_empty() && matches!(self.state, LogState::StorageFailed(_)) {
+                // It failed once; the next append tries again.
+                return;
+            }
             let ready = match (self.durability, before) {
                 (_, None) => true,
                 (Durability::Fsync, Some(_)) => false,
@@ -85,7 +89,7 @@ impl Log {
                     .as_ref()
                     .is_none_or(|tail| tail.written.position == before.size),
             };
-            match files {
+            match *files {
                 NewFiles::Missing => {
                     self.set_new_files(base, NewFiles::Creating);
                     let mut stages = create_segment(&self.dir, base);
@@ -169,6 +173,7 @@ impl Log {
                         let purpose = Purpose::Checkpoint(flushed);
                         return self.start_index_task(cx, base, flushed, purpose);
                     }
+                    self.flushed_since = None;
                 }
             }
             let limit = match self.durability {
@@ -333,7 +338,12 @@ impl Log {
     /// Everything below `mark` in the segment at `base` is flushed, indexes too.
     pub(super) fn move_recovery_point(&mut self, base: Offset, mark: Mark) {
         // A recovery point vouches for the epochs below it too.
-        if self.epochs_pending() || mark.next_offset < self.recovery_point.offset {
+        if self.epochs_pending() {
+            self.next_recovery_point = Some((base, mark));
+            return;
+        }
+        self.next_recovery_point = None;
+        if mark.next_offset < self.recovery_point.offset {
             return;
         }
         self.recovery_point = RecoveryPoint {

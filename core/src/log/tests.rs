@@ -1,1 +1,9 @@
+//! The log's promises, one situation a test.
 
+mod append;
+mod failures;
+mod indexes;
+mod model;
+mod reads;
+mod recovery;
+mod retention;

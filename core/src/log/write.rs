@@ -112,7 +112,7 @@ impl Log {
 
     /// The end of what is written without a gap. A segment takes writes only once the one before
     /// is written wholly.
-    fn written_end(&self) -> Offset {
+    pub(super) fn written_end(&self) -> Offset {
         let open = self.segments.values().rev();
         open.map_while(|segment| segment.tail.as_ref())
             .find(|tail| tail.is_open())

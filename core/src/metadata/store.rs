@@ -19,7 +19,7 @@ use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
 use crate::ids::{FilePath, LeaderEpoch, Offset, OperationId, TopicId};
 use crate::input::DiskError;
-use crate::log::{Log, LogConfig, LogSpec, LogState, RecoveryPoint};
+use crate::log::{Durability, Log, LogConfig, LogSpec, RecoveryPoint};
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
@@ -200,7 +200,7 @@ impl MetadataStore {
 
     /// Settings of the metadata log: nothing of it goes but below a snapshot.
     pub(crate) fn spec(config: &BrokerConfig, id: LogId, bugs: crate::bugs::Bugs) -> LogSpec {
-        let log = LogConfig {
+        let settings = LogConfig {
             segment_bytes: config.metadata_segment_bytes,
             retention_bytes: None,
             retention_ms: None,
@@ -210,12 +210,13 @@ impl MetadataStore {
             timestamp_after_max_ms: u64::MAX,
             ..LogConfig::default()
         };
-        let durability = config.durability;
         LogSpec {
             id,
             dir: DIRECTORY.into(),
-            config: log,
-            durability,
+            config: settings,
+            // Whatever the policy for records: a record here is a topic, and its directories go
+            // when it is lost.
+            durability: Durability::Fsync,
             bugs,
         }
     }
@@ -275,7 +276,11 @@ impl MetadataStore {
     }
 
     fn wait(&mut self, what: Waiter) {
-        let offset = self.log.as_ref().map_or(Offset(0), Log::log_end_offset);
+        // While the state holds records that were lost, nothing that was read from it comes true.
+        let offset = match &self.log {
+            Some(log) if self.current => log.log_end_offset(),
+            _ => Offset(i64::MAX),
+        };
         self.waiting.push_back(Waiting { offset, what });
     }
 
@@ -307,21 +312,19 @@ impl MetadataStore {
         if let Some(lost) = log.take_lost() {
             changed = true;
             self.current = false;
-            while let Some(last) = self.waiting.back() {
-                if last.offset <= lost.from {
-                    break;
-                }
-                match self.waiting.pop_back().map(|waiting| waiting.what) {
-                    Some(Waiter::Answer {
-                        request, failed, ..
-                    }) => {
-                        answers.push_back((request, failed));
-                    }
-                    Some(Waiter::Change(change)) => self.failed.push(change),
-                    None => {}
-                }
-            }
+            fail_above(&mut self.waiting, lost.from, answers, &mut self.failed);
         }
+        if !self.current && self.loaded_once() {
+            changed |= fail_above(
+                &mut self.waiting,
+                Offset(i64::MAX - 1),
+                answers,
+                &mut self.failed,
+            );
+        }
+        let Some(log) = self.log.as_ref() else {
+            return changed;
+        };
         let durable = log.high_watermark_limit();
         while let Some(first) = self.waiting.front() {
             if first.offset > durable {
@@ -334,10 +337,10 @@ impl MetadataStore {
                 None => {}
             }
         }
-        let reload = !self.current
-            && self.reading.is_none()
-            && *log.state() == LogState::Ready
-            && self.loaded_once();
+        // After a failed write too: as long as the state is not current nothing is appended, and
+        // only an append would make the log ready again.
+        let reload =
+            !self.current && self.reading.is_none() && log.takes_records() && self.loaded_once();
         if reload {
             self.begin_replay(cx);
         }
@@ -482,6 +485,27 @@ impl MetadataStore {
             .as_ref()
             .is_some_and(|log| self.wanted_log_start > log.log_start_offset())
     }
+}
+
+/// Ends those who wait for more than `durable` with their failure. True if there was one.
+fn fail_above(
+    waiting: &mut VecDeque<Waiting>,
+    durable: Offset,
+    answers: &mut VecDeque<(RequestId, Answer)>,
+    failed_changes: &mut Vec<Change>,
+) -> bool {
+    let mut changed = false;
+    while waiting.back().is_some_and(|last| last.offset > durable) {
+        changed = true;
+        match waiting.pop_back().map(|waiting| waiting.what) {
+            Some(Waiter::Answer {
+                request, failed, ..
+            }) => answers.push_back((request, failed)),
+            Some(Waiter::Change(change)) => failed_changes.push(change),
+            None => {}
+        }
+    }
+    changed
 }
 
 /// The operations that replace a file so that a crash leaves the old one or the new one (promise 8).

@@ -425,7 +425,11 @@ fn finish(state: &mut State, cx: &mut Context<'_>, id: u64) {
             creation.partitions, creation.name, creation.topic
         ),
     );
-    for (key, log) in creation.logs {
+    for (key, mut log) in creation.logs {
+        // The topic's own configs are known to the image since its records were appended, which is
+        // later than the log was made.
+        let config = state.metadata.log_config(&state.config, key.topic);
+        log.set_config(cx, config);
         insert_partition(state, key, &creation.name, log, epoch);
     }
     tell(state, creation.waiting, Ok(()));

@@ -12,9 +12,9 @@ use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::ids::Offset;
 use crate::input::DiskError;
-use crate::log::fetch_scan::FetchScanned;
 use crate::log::{ReadError, ReadPlan, ReadRange};
 use crate::partition::{Partition, PartitionKey};
+use crate::read_job::ReadOutput;
 use crate::report::Level;
 use crate::time::Mono;
 use crate::wire::ErrorCode;
@@ -36,7 +36,11 @@ pub(crate) struct DelayedFetch {
     pub(crate) committed_only: bool,
     /// The first target that was not looked at in this round.
     next: usize,
+    /// What the answer would hold.
     bytes: u64,
+    /// What counts towards `min_bytes`: all that is there, for each partition up to its maximum,
+    /// whether or not whole batches of it fit.
+    counted_bytes: u64,
     /// Whether something changed since the round began.
     changed: bool,
     /// Whether a read is under way.
@@ -68,12 +72,14 @@ pub(crate) struct Found {
     pub(crate) log_start_offset: Option<Offset>,
     /// Where the client's log parts from this one: epoch and end offset.
     pub(crate) diverging: Option<(i32, i64)>,
+    /// What counts towards the minimum.
+    counted_bytes: u64,
     /// Whether the answer should not wait for more.
     hurry: bool,
 }
 
 impl DelayedFetch {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         shape: crate::request::FetchShape,
         targets: Vec<FetchTarget>,
         min_bytes: u64,
@@ -83,13 +89,15 @@ impl DelayedFetch {
         Self {
             shape,
             targets,
-            min_bytes,
+            // More than it may hold it can never hold.
+            min_bytes: min_bytes.min(u64::from(max_bytes)),
             max_bytes,
             deadline,
             expired: false,
             committed_only: false,
             next: 0,
             bytes: 0,
+            counted_bytes: 0,
             changed: false,
             reading: false,
         }
@@ -138,7 +146,7 @@ pub(crate) fn on_read(
     state: &mut State,
     cx: &mut Context<'_>,
     request: RequestId,
-    result: Result<FetchScanned, DiskError>,
+    result: Result<ReadOutput, DiskError>,
 ) {
     let Some(fetch) = state.fetches.get_mut(&request) else {
         return;
@@ -152,17 +160,16 @@ pub(crate) fn on_read(
         return look(state, cx, request);
     };
     match result {
-        Ok(scanned) => match partition.log.on_fetch_scanned(cx, &scanned) {
+        Ok(scanned) => match partition.log.on_fetch_scanned(cx, scanned) {
             Ok(range) => {
                 target.found = Found::of(partition);
-                target.found.hurry = partition.log.is_on_older_segment(target.offset);
                 target.found.range = range;
-                fetch.bytes += range.map_or(0, |range| u64::from(range.range.length));
-                fetch.next += 1;
+                target.count(partition);
+                fetch.add();
             }
             // What the plan was made for is gone; the next look makes a new one.
             Err(ReadError::Changed) => {}
-            Err(ReadError::Damaged(_)) => {
+            Err(ReadError::Corrupt(_)) => {
                 target.found = Found::of(partition);
                 target.found.error = Some(ErrorCode::KAFKA_STORAGE_ERROR);
                 fetch.next += 1;
@@ -190,6 +197,7 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
     loop {
         if fetch.next == 0 {
             fetch.bytes = 0;
+            fetch.counted_bytes = 0;
             fetch.changed = false;
         }
         while let Some(target) = fetch.targets.get_mut(fetch.next) {
@@ -206,22 +214,15 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
                     state.fetches.insert(request, fetch);
                     return;
                 }
-                None => {
-                    fetch.bytes += target
-                        .found
-                        .range
-                        .map_or(0, |range| u64::from(range.range.length));
-                    fetch.next += 1;
-                }
+                None => fetch.add(),
             }
         }
         fetch.next = 0;
         let hurry = fetch.targets.iter().any(|target| {
-            target.found.error.is_some()
-                || target.found.diverging.is_some()
-                || target.found.hurry && target.found.range.is_some()
+            target.found.error.is_some() || target.found.diverging.is_some() || target.found.hurry
         });
-        if hurry || fetch.bytes >= fetch.min_bytes || fetch.expired {
+        let enough = fetch.bytes.max(fetch.counted_bytes) >= fetch.min_bytes;
+        if hurry || enough || fetch.expired {
             unpark(state, request, &fetch);
             return state.answer(request, crate::request::answer_fetch(fetch));
         }
@@ -275,7 +276,35 @@ impl Found {
     }
 }
 
+impl DelayedFetch {
+    /// Adds what was found in the next partition.
+    fn add(&mut self) {
+        if let Some(target) = self.targets.get(self.next) {
+            let range = target.found.range;
+            self.bytes += range.map_or(0, |range| u64::from(range.range.length));
+            self.counted_bytes += target.found.counted_bytes;
+        }
+        self.next += 1;
+    }
+}
+
 impl FetchTarget {
+    /// Notes what is there, and whether it is so far behind that it is not worth waiting for more.
+    fn count(&mut self, partition: &Partition) {
+        let limit = partition.high_watermark();
+        let there = match &self.found.range {
+            Some(range) => partition.log.bytes_from(range, limit),
+            // It does not fit, so there is more than the partition's maximum, or than what was left
+            // of the answer's.
+            None => partition
+                .log
+                .available_bytes(self.offset, limit)
+                .unwrap_or(u64::MAX),
+        };
+        self.found.counted_bytes = there.min(u64::from(self.max_bytes));
+        self.found.hurry = partition.log.is_on_older_segment(self.offset);
+    }
+
     /// Looks at the partition. Returns the read that is needed to say more, if one is.
     fn look(
         &mut self,
@@ -310,11 +339,11 @@ impl FetchTarget {
             .read_plan(self.offset, limit, budget.min(self.max_bytes), first)
         {
             ReadPlan::Range(range) => {
-                self.found.hurry = partition.log.is_on_older_segment(self.offset);
                 self.found.range = Some(range);
+                self.count(partition);
             }
             ReadPlan::Scan(job) => return Some(job),
-            ReadPlan::Empty | ReadPlan::DoesNotFit => {}
+            ReadPlan::Empty => self.count(partition),
             ReadPlan::OutOfRange => self.found.error = Some(ErrorCode::OFFSET_OUT_OF_RANGE),
             ReadPlan::Unavailable => self.found.error = Some(ErrorCode::KAFKA_STORAGE_ERROR),
         }

@@ -185,7 +185,7 @@ pub(super) fn on_read(
                 Ok(found) => Ok(found),
                 // The record went, or the log cannot be read now: the look-up is made anew.
                 Err(ReadError::Changed) => return look_up_next(state, cx, id, pending),
-                Err(ReadError::Damaged(_)) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+                Err(ReadError::Corrupt(_)) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             }
         }
         (Err(error), Some(partition)) => {

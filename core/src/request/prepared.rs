@@ -15,7 +15,7 @@ use crate::wire::{Records, Request, RequestBody, RequestError, RequestHeader};
 pub(crate) type RecordChecks = Vec<Result<Vec<CheckedBatch>, RecordsError>>;
 
 /// A frame, decoded and with its records checked, valid or not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Prepared {
     request: Result<Request, RequestError>,
     checks: RecordChecks,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use odradek_core::effect::Part;
 use odradek_core::record::batch::Compression;
 use odradek_core::record::builder::{BatchBuilder, BatchFields};
@@ -20,14 +20,14 @@ use odradek_core::wire::{ErrorCode, Records, RequestHeader, ResponseBody};
 
 use crate::test_broker::{TestBroker, TestOptions};
 
-const TOPIC: &str = "orders";
-const PRODUCE_VERSION: i16 = 9;
+pub(super) const TOPIC: &str = "orders";
+pub(super) const PRODUCE_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 12;
 
-struct Client(TcpStream);
+pub(super) struct Client(TcpStream);
 
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
+    pub(super) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
@@ -37,19 +37,7 @@ impl Client {
     }
 
     fn send(&mut self, version: i16, body: &impl Body) -> std::io::Result<()> {
-        let header = RequestHeader {
-            api_version: version,
-            client_id: Some("io-test".into()),
-            ..RequestHeader::default()
-        };
-        let mut frame = BytesMut::new();
-        for part in encode_request(&header, body).parts {
-            let Part::Bytes(bytes) = part else {
-                panic!("a request has no file ranges")
-            };
-            frame.put(bytes);
-        }
-        self.0.write_all(&frame)
+        self.0.write_all(&frame(version, body))
     }
 
     fn receive(
@@ -70,7 +58,7 @@ impl Client {
     }
 
     /// Asks until the topic is there.
-    fn create_topic(&mut self) {
+    pub(super) fn create_topic(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         let request = MetadataRequest {
             topics: Some(vec![MetadataRequestTopic {
@@ -155,7 +143,7 @@ impl Client {
 }
 
 fn batch(values: &[&[u8]]) -> Bytes {
-    let mut builder = BatchBuilder::new(1 << 20);
+    let mut builder = BatchBuilder::new(1 << 22);
     for value in values {
         assert!(builder.append(1_700_000_000_000, None, Some(value), &[]));
     }
@@ -165,7 +153,24 @@ fn batch(values: &[&[u8]]) -> Bytes {
     })
 }
 
-fn produce_request(values: &[&[u8]]) -> ProduceRequest {
+/// A frame, its length first.
+pub(super) fn frame(version: i16, body: &impl Body) -> Vec<u8> {
+    let header = RequestHeader {
+        api_version: version,
+        client_id: Some("io-test".into()),
+        ..RequestHeader::default()
+    };
+    let mut frame = Vec::new();
+    for part in encode_request(&header, body).parts {
+        let Part::Bytes(bytes) = part else {
+            panic!("a request has no file ranges")
+        };
+        frame.put(bytes);
+    }
+    frame
+}
+
+pub(super) fn produce_request(values: &[&[u8]]) -> ProduceRequest {
     ProduceRequest {
         acks: -1,
         timeout_ms: 30_000,

@@ -87,6 +87,7 @@ impl Guest for Toy {
             ToyInput::Core(Input::Start) => self.list(out),
             ToyInput::Core(Input::Disk(completion)) => self.disk(completion, out),
             ToyInput::Core(Input::Deadline) => {
+                self.delayed.sort();
                 self.delayed.retain(|(at, connection, number)| {
                     let due = *at <= now.mono;
                     if due {

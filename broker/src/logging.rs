@@ -18,7 +18,7 @@ pub(crate) enum LogFormat {
 }
 
 /// Starts logging. `levels` is a level, or levels by target: `warn,odradek::log=debug`.
-pub(super) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
+pub(crate) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
     let filter = EnvFilter::builder().parse(levels).map_err(|error| {
         Failure::usage(format!(
             "--log '{levels}': {error}; write a level (error, warn, info, debug, trace) or levels \
@@ -38,7 +38,7 @@ pub(super) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
 
 /// Says why the broker ends. With JSON it goes the way of all logs, so that every line of standard
 /// error is an object.
-pub(super) fn tell(failure: Failure, format: LogFormat) -> Failure {
+pub(crate) fn tell(failure: Failure, format: LogFormat) -> Failure {
     match (failure, format) {
         (Failure::Failed(message), LogFormat::Json) => {
             tracing::error!(target: "odradek::serve", "{message}");

@@ -1,0 +1,263 @@
+use crate::ids::Offset;
+use crate::input::DiskErrorKind;
+use crate::log::harness::{Harness, batch, tiny};
+use crate::log::{AppendError, Durability, LogConfig, LogState};
+use crate::time::Wall;
+
+#[test]
+fn an_append_is_visible_once_it_is_flushed_and_not_before() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    let info = h.append(&batch(&[1, 2, 3], 10)).unwrap();
+    assert_eq!((info.base_offset, info.last_offset), (Offset(0), Offset(2)));
+    assert_eq!(h.log.log_end_offset(), Offset(3));
+    assert!(h.complete_one());
+    assert_eq!(h.trace.last().unwrap().split(' ').next(), Some("write"));
+    assert_eq!(h.log.high_watermark_limit(), Offset(0));
+    while !h.trace.last().unwrap().starts_with("flush") {
+        assert!(h.complete_one());
+    }
+    assert_eq!(h.log.high_watermark_limit(), Offset(3));
+}
+
+#[test]
+fn under_os_written_is_enough() {
+    let mut h = Harness::new(tiny(), Durability::Os);
+    h.append(&batch(&[1], 10)).unwrap();
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(1));
+    assert!(!h.trace.iter().any(|line| line.starts_with("flush")));
+}
+
+#[test]
+fn one_flush_covers_all_that_was_written_meanwhile() {
+    let mut h = Harness::new(
+        LogConfig {
+            segment_bytes: 1 << 20,
+            ..tiny()
+        },
+        Durability::Fsync,
+    );
+    h.append(&batch(&[1], 10)).unwrap();
+    h.complete_one();
+    for _ in 0..10 {
+        h.append(&batch(&[1], 10)).unwrap();
+    }
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(11));
+    let flushes = h.trace.iter().filter(|line| line.starts_with("flush"));
+    assert!(flushes.count() <= 3, "{:#?}", h.trace);
+}
+
+#[test]
+fn a_roll_closes_the_old_segment_before_the_new_one_takes_writes() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    h.complete_disk();
+    h.trace.clear();
+    let mut appended = 0;
+    while h.names().len() <= 4 {
+        h.append(&batch(&[1], 900)).unwrap();
+        appended += 1;
+        h.complete_disk();
+    }
+    assert_eq!(h.log.high_watermark_limit(), Offset(appended));
+    let at = |start: &str, end: &str| {
+        let found = h
+            .trace
+            .iter()
+            .rposition(|line| line.starts_with(start) && line.ends_with(end));
+        found.unwrap_or_else(|| panic!("no {start}..{end} in {:#?}", h.trace))
+    };
+    let first_write = h
+        .trace
+        .iter()
+        .rposition(|line| line.starts_with("open"))
+        .unwrap();
+    assert!(at("manage", "sync-file t-0/00000000000000000000.index") < first_write);
+    assert!(at("manage", "sync-file t-0/00000000000000000000.timeindex") < first_write);
+    let created = h
+        .trace
+        .iter()
+        .position(|line| line.contains("write-file t-0/00000000000000000004.log"))
+        .unwrap();
+    let synced = h.trace[created..]
+        .iter()
+        .position(|line| line.ends_with("sync-dir t-0"))
+        .unwrap();
+    assert!(created + synced < first_write, "{:#?}", h.trace);
+    let flushed = h
+        .trace
+        .iter()
+        .position(|line| line.contains("write-at t-0/00000000000000000000.timeindex"))
+        .unwrap();
+    let last_flush_before = h.trace[..flushed]
+        .iter()
+        .rposition(|line| line.starts_with("flush"));
+    assert!(last_flush_before.is_some());
+}
+
+#[test]
+fn appends_during_a_roll_get_offsets_at_once_and_wait_for_the_disk() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    // Twelve batches of which four fill a segment, before the disk does anything.
+    for i in 0..12 {
+        let info = h.append(&batch(&[1], 900)).unwrap();
+        assert_eq!(info.base_offset, Offset(i));
+    }
+    assert_eq!(h.log.high_watermark_limit(), Offset(0));
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(12));
+    assert_eq!(h.replay().len(), 12);
+}
+
+#[test]
+fn a_segment_rolls_by_the_records_own_time() {
+    let config = LogConfig {
+        segment_ms: 1_000,
+        segment_bytes: 1 << 20,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    for timestamp in [5_000, 6_000, 5_500] {
+        h.append(&batch(&[timestamp], 10)).unwrap();
+        h.complete_disk();
+    }
+    assert!(!h.names().contains(&"00000000000000000003.log".into()));
+    h.append(&batch(&[6_001], 10)).unwrap();
+    h.complete_disk();
+    assert!(h.names().contains(&"00000000000000000003.log".into()));
+}
+
+#[test]
+fn a_segment_rolls_before_its_index_is_full() {
+    let config = LogConfig {
+        segment_index_bytes: 24,
+        index_interval_bytes: 0,
+        segment_bytes: 1 << 20,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    for timestamp in 1..20 {
+        h.append(&batch(&[timestamp], 10)).unwrap();
+        h.complete_disk();
+    }
+    for name in h.names() {
+        if name.ends_with("index") {
+            assert!(h.file(&name).len() <= 24, "{name}: {:?}", h.file(&name));
+        }
+    }
+    assert_eq!(h.replay().len(), 19);
+}
+
+#[test]
+fn the_settings_refuse_what_they_say() {
+    let config = LogConfig {
+        max_message_bytes: 200,
+        timestamp_before_max_ms: 500,
+        timestamp_after_max_ms: 100,
+        compact: true,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    let now = h.now.wall.0;
+    assert!(matches!(
+        h.append(&batch(&[now], 300)),
+        Err(AppendError::MessageTooLarge { batch: 0, .. })
+    ));
+    for timestamp in [now - 501, now + 101] {
+        assert_eq!(
+            h.append(&batch(&[now, timestamp], 10)),
+            Err(AppendError::InvalidTimestamp {
+                batch: 0,
+                timestamp
+            })
+        );
+    }
+    let mut keyless = batch(&[now], 10);
+    keyless.facts.record_without_key = true;
+    assert_eq!(
+        h.append_all(&[batch(&[now], 10), keyless]),
+        Err(AppendError::RecordWithoutKey { batch: 1 })
+    );
+    assert_eq!(h.log.log_end_offset(), Offset(0), "all or nothing");
+    h.append(&batch(&[now - 500, now + 100, -1], 10)).unwrap();
+}
+
+#[test]
+fn log_append_time_is_stamped_and_believed() {
+    let config = LogConfig {
+        log_append_time: true,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    h.now.wall = Wall(77_000);
+    let info = h.append(&batch(&[5, 1], 10)).unwrap();
+    assert_eq!(info.log_append_time, Some(77_000));
+    h.complete_disk();
+    let found = h.find_time(None).unwrap().unwrap();
+    assert_eq!((found.timestamp, found.offset), (77_000, Offset(0)));
+}
+
+#[test]
+fn flush_messages_holds_the_answer_back_until_the_flush() {
+    let config = LogConfig {
+        flush_messages: Some(3),
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Os);
+    h.append(&batch(&[1, 2], 10)).unwrap();
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(2));
+    h.append(&batch(&[1, 2], 10)).unwrap();
+    h.complete_one();
+    assert_eq!(h.log.high_watermark_limit(), Offset(2));
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(4));
+    assert!(h.trace.last().unwrap().starts_with("flush"));
+}
+
+#[test]
+fn flush_ms_flushes_in_the_background() {
+    let config = LogConfig {
+        flush_ms: Some(50),
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Os);
+    h.append(&batch(&[1], 10)).unwrap();
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(1));
+    h.advance_ms(49);
+    assert!(!h.trace.iter().any(|line| line.starts_with("flush")));
+    h.advance_ms(1);
+    assert!(h.trace.iter().any(|line| line.starts_with("flush")));
+    let flushes = h.trace.len();
+    h.advance_ms(4_000);
+    assert_eq!(h.trace.len(), flushes, "nothing new, nothing to flush");
+}
+
+#[test]
+fn a_log_that_could_not_be_created_is_offline() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    h.faults.op = Some("sync-dir");
+    let spec = crate::log::LogSpec {
+        id: h.log.id(),
+        dir: "u-0".into(),
+        config: tiny(),
+        durability: Durability::Fsync,
+        bugs: crate::bugs::Bugs::NONE,
+    };
+    let log = h.with(|_log, cx| {
+        crate::log::Log::create(
+            cx,
+            spec,
+            [("partition.metadata".into(), "version: 0\n".into())].into(),
+        )
+    });
+    h.log = log;
+    h.complete_disk();
+    match h.log.state() {
+        LogState::Offline(crate::log::LogError::Disk(error)) => {
+            assert_eq!(error.kind, DiskErrorKind::NoSpace);
+        }
+        state => panic!("{state:?}"),
+    }
+}

@@ -1,0 +1,235 @@
+use crate::ids::Offset;
+use crate::log::harness::{Harness, batch, tiny};
+use crate::log::{AppendError, Durability, LogConfig, LogState};
+use crate::report::Level;
+
+fn roomy() -> LogConfig {
+    LogConfig {
+        segment_bytes: 1 << 20,
+        ..tiny()
+    }
+}
+
+#[test]
+fn a_full_disk_takes_back_what_was_not_written_and_the_next_append_tries_again() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1, 2], 100)).unwrap();
+    h.complete_disk();
+    let size = h.file("00000000000000000000.log").len();
+    // The second batch fits, the third is torn, the fourth is not begun.
+    for _ in 0..3 {
+        h.append(&batch(&[1, 2], 100)).unwrap();
+    }
+    h.faults.space = Some(size as u64 + 30);
+    h.complete_disk();
+
+    let lost = h.log.take_lost().unwrap();
+    assert_eq!(lost.from, Offset(4));
+    assert_eq!(h.log.log_end_offset(), Offset(4));
+    assert_eq!(h.log.high_watermark_limit(), Offset(4));
+    assert!(matches!(h.log.state(), LogState::StorageFailed(_)));
+    assert_eq!(h.file("00000000000000000000.log").len(), 2 * size);
+    assert_eq!(h.told(Level::Error).len(), 1);
+    assert_eq!(h.replay().len(), 2, "it stays readable");
+
+    h.append(&batch(&[1], 100)).unwrap();
+    h.complete_disk();
+    assert!(h.log.take_lost().is_some(), "the disk is still full");
+
+    h.faults.space = None;
+    let info = h.append(&batch(&[1], 100)).unwrap();
+    assert_eq!(info.base_offset, Offset(4), "the offsets were given back");
+    h.complete_disk();
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(h.log.high_watermark_limit(), Offset(5));
+    assert_eq!(h.log.take_lost(), None);
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 3);
+}
+
+#[test]
+fn while_a_failed_write_is_undone_appends_are_refused() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.faults.space = Some(10);
+    h.complete_one();
+    assert!(matches!(h.log.state(), LogState::StorageFailed(_)));
+    assert_eq!(h.append(&batch(&[1], 100)), Err(AppendError::Storage));
+    h.faults.space = None;
+    h.complete_disk();
+    assert!(h.append(&batch(&[1], 100)).is_ok());
+}
+
+#[test]
+fn a_full_disk_in_the_middle_of_a_roll_takes_the_roll_back() {
+    for pattern in ["write-file", "write-at"] {
+        let mut h = Harness::new(tiny(), Durability::Fsync);
+        for _ in 0..4 {
+            h.append(&batch(&[1], 900)).unwrap();
+        }
+        h.complete_disk();
+        h.faults.op = Some(pattern);
+        for _ in 0..3 {
+            h.append(&batch(&[1], 900)).unwrap();
+        }
+        h.complete_disk();
+        assert_eq!(h.log.take_lost().unwrap().from, Offset(4), "{pattern}");
+        assert_eq!(h.log.log_end_offset(), Offset(4));
+        assert!(!h.names().contains(&"00000000000000000004.log".into()));
+        h.faults.op = None;
+        let info = h.append(&batch(&[1], 900)).unwrap();
+        assert_eq!(info.base_offset, Offset(4));
+        h.complete_disk();
+        h.advance_ms(2_000);
+        assert_eq!(h.log.high_watermark_limit(), Offset(5), "{pattern}");
+        h.cut_power();
+        h.open(false);
+        assert_eq!(h.replay().len(), 5);
+    }
+}
+
+#[test]
+fn a_failed_flush_acknowledges_nothing_and_the_log_reopens() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.complete_disk();
+    h.append(&batch(&[2], 100)).unwrap();
+    h.faults.flushes = 1;
+    h.complete_disk();
+    assert_eq!(h.log.take_lost().unwrap().from, Offset(1));
+    assert!(matches!(h.log.state(), LogState::Reopening(_)));
+    assert_eq!(h.append(&batch(&[3], 100)), Err(AppendError::Storage));
+    assert_eq!(h.log.high_watermark_limit(), Offset(1));
+    assert_eq!(h.replay().len(), 1, "readable below the high watermark");
+
+    h.trace.clear();
+    h.advance_ms(100);
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(h.log.high_watermark_limit(), Offset(2));
+    let rewritten = h.trace.iter().position(|line| line.contains("rewrite"));
+    let flushed = h.trace.iter().position(|line| line.starts_with("flush"));
+    assert!(rewritten.unwrap() < flushed.unwrap(), "{:#?}", h.trace);
+
+    // What is visible now is really on the disk.
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 2);
+}
+
+#[test]
+fn a_failed_flush_is_never_simply_called_again() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.faults.flushes = 1;
+    h.complete_disk();
+    h.trace.clear();
+    h.advance_ms(99);
+    assert!(h.trace.is_empty(), "{:#?}", h.trace);
+}
+
+#[test]
+fn the_back_off_doubles_while_flushes_fail() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.faults.flushes = 4;
+    h.complete_disk();
+    for back_off in [100, 200, 400, 800] {
+        assert!(matches!(h.log.state(), LogState::Reopening(_)));
+        h.advance_ms(back_off - 1);
+        assert!(
+            matches!(h.log.state(), LogState::Reopening(_)),
+            "{back_off}"
+        );
+        h.advance_ms(1);
+    }
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(h.log.high_watermark_limit(), Offset(1));
+}
+
+#[test]
+fn a_failed_directory_flush_reopens_too() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for _ in 0..4 {
+        h.append(&batch(&[1], 900)).unwrap();
+    }
+    h.complete_disk();
+    h.faults.op = Some("sync-dir");
+    h.append(&batch(&[1], 900)).unwrap();
+    h.complete_disk();
+    assert!(matches!(h.log.state(), LogState::Reopening(_)));
+    h.faults.op = None;
+    h.advance_ms(200);
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(h.log.log_end_offset(), Offset(4));
+    h.append(&batch(&[1], 900)).unwrap();
+    h.complete_disk();
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 5);
+}
+
+#[test]
+fn index_entries_that_cannot_be_written_wait() {
+    let config = LogConfig {
+        index_interval_bytes: 0,
+        ..roomy()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    h.faults.op = Some("write-at");
+    for _ in 0..600 {
+        h.append(&batch(&[1], 10)).unwrap();
+    }
+    h.complete_disk();
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(h.told(Level::Warn).len(), 1);
+    assert_eq!(h.file("00000000000000000000.index").len(), 0);
+    h.faults.op = None;
+    h.advance_ms(1_000);
+    assert_eq!(h.file("00000000000000000000.index").len(), 599 * 8);
+}
+
+#[cfg(feature = "bugs")]
+mod planted {
+    use super::*;
+    use crate::bugs::{Bug, Bugs};
+
+    #[test]
+    fn a_flush_that_is_called_again_loses_what_was_acknowledged() {
+        let bug = Bugs::plant(Bug::RetryFailedFlush);
+        let mut h = Harness::with_bugs(roomy(), Durability::Fsync, bug);
+        h.append(&batch(&[1], 100)).unwrap();
+        h.faults.flushes = 1;
+        h.complete_disk();
+        assert_eq!(h.log.high_watermark_limit(), Offset(1));
+        h.cut_power();
+        h.open(false);
+        assert_eq!(h.replay().len(), 0);
+    }
+
+    #[test]
+    fn an_early_acknowledgement_is_lost() {
+        let bug = Bugs::plant(Bug::AckBeforeFlush);
+        let mut h = Harness::with_bugs(roomy(), Durability::Fsync, bug);
+        h.append(&batch(&[1], 100)).unwrap();
+        h.complete_one();
+        assert_eq!(h.log.high_watermark_limit(), Offset(1));
+        h.cut_power();
+        h.open(false);
+        assert_eq!(h.replay().len(), 0);
+    }
+
+    #[test]
+    fn a_forgotten_directory_loses_a_segment() {
+        let bug = Bugs::plant(Bug::ForgetDirectorySync);
+        let mut h = Harness::with_bugs(tiny(), Durability::Fsync, bug);
+        for _ in 0..5 {
+            h.append(&batch(&[1], 900)).unwrap();
+        }
+        h.complete_disk();
+        assert_eq!(h.log.high_watermark_limit(), Offset(5));
+        h.cut_power();
+        h.open(false);
+        assert_eq!(h.replay().len(), 4);
+    }
+}

@@ -1,0 +1,225 @@
+//! Record batches v2, made and read without the core's code: a second opinion on every byte.
+
+use std::sync::LazyLock;
+
+/// Length of a batch header, up to and including the record count.
+pub const HEADER_BYTES: usize = 61;
+/// Base offset and length: what a batch has before the bytes its length counts.
+const PREFIX_BYTES: usize = 12;
+/// Where the bytes begin that the CRC covers: at the attributes.
+const CRC_COVERS_FROM: usize = 21;
+
+/// One record of a batch to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its timestamp in milliseconds.
+    pub timestamp: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A batch found in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// Offset of its first record.
+    pub base_offset: i64,
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// Its largest timestamp.
+    pub max_timestamp: i64,
+}
+
+/// Why bytes are not a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotABatch {
+    /// Fewer bytes than a batch needs.
+    Short,
+    /// A header that makes no sense.
+    Header,
+    /// The CRC does not hold.
+    Crc,
+}
+
+/// Makes an uncompressed batch as a producer without idempotence sends it.
+#[must_use]
+pub fn build(records: &[Record]) -> Vec<u8> {
+    let base_timestamp = records.first().map_or(-1, |r| r.timestamp);
+    let max_timestamp = records.iter().map(|r| r.timestamp).max().unwrap_or(-1);
+    let mut body = Vec::new();
+    for (i, record) in records.iter().enumerate() {
+        let mut one = vec![0];
+        varint(&mut one, record.timestamp - base_timestamp);
+        varint(&mut one, i as i64);
+        for field in [&record.key, &record.value] {
+            match field {
+                Some(bytes) => {
+                    varint(&mut one, bytes.len() as i64);
+                    one.extend_from_slice(bytes);
+                }
+                None => varint(&mut one, -1),
+            }
+        }
+        varint(&mut one, 0);
+        varint(&mut body, one.len() as i64);
+        body.extend_from_slice(&one);
+    }
+    let mut batch = Vec::with_capacity(HEADER_BYTES + body.len());
+    batch.extend_from_slice(&0_i64.to_be_bytes());
+    batch.extend_from_slice(&((HEADER_BYTES - PREFIX_BYTES + body.len()) as i32).to_be_bytes());
+    batch.extend_from_slice(&(-1_i32).to_be_bytes());
+    batch.push(2);
+    batch.extend_from_slice(&[0; 4]);
+    batch.extend_from_slice(&0_i16.to_be_bytes());
+    batch.extend_from_slice(&(records.len() as i32 - 1).to_be_bytes());
+    batch.extend_from_slice(&base_timestamp.to_be_bytes());
+    batch.extend_from_slice(&max_timestamp.to_be_bytes());
+    batch.extend_from_slice(&(-1_i64).to_be_bytes());
+    batch.extend_from_slice(&(-1_i16).to_be_bytes());
+    batch.extend_from_slice(&(-1_i32).to_be_bytes());
+    batch.extend_from_slice(&(records.len() as i32).to_be_bytes());
+    batch.extend_from_slice(&body);
+    let crc = crc32c(&batch[CRC_COVERS_FROM..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+    batch
+}
+
+/// The batch at the beginning of these bytes.
+pub fn first(bytes: &[u8]) -> Result<Found<'_>, NotABatch> {
+    let header = bytes
+        .first_chunk::<HEADER_BYTES>()
+        .ok_or(NotABatch::Short)?;
+    let base_offset = i64::from_be_bytes(array(header, 0));
+    let length = i32::from_be_bytes(array(header, 8));
+    let last_offset_delta = i32::from_be_bytes(array(header, 23));
+    if header[16] != 2 || base_offset < 0 || last_offset_delta < 0 {
+        return Err(NotABatch::Header);
+    }
+    let size = usize::try_from(length)
+        .ok()
+        .filter(|length| *length >= HEADER_BYTES - PREFIX_BYTES)
+        .ok_or(NotABatch::Header)?
+        + PREFIX_BYTES;
+    let bytes = bytes.get(..size).ok_or(NotABatch::Short)?;
+    if crc32c(&bytes[CRC_COVERS_FROM..]) != u32::from_be_bytes(array(header, 17)) {
+        return Err(NotABatch::Crc);
+    }
+    Ok(Found {
+        bytes,
+        base_offset,
+        last_offset: base_offset + i64::from(last_offset_delta),
+        max_timestamp: i64::from_be_bytes(array(header, 35)),
+    })
+}
+
+/// The batches in these bytes, up to the first place where there is none.
+pub fn all(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let found = first(rest).ok()?;
+        rest = &rest[found.bytes.len()..];
+        Some(found)
+    })
+}
+
+/// What a batch keeps from the producer to the consumer: all but base offset, leader epoch, and,
+/// where the broker stamps its own time, attributes, CRC and largest timestamp.
+#[must_use]
+pub fn records_of(batch: &[u8]) -> &[u8] {
+    batch.get(HEADER_BYTES..).unwrap_or_default()
+}
+
+fn array<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&header[at..at + N]);
+    out
+}
+
+fn varint(out: &mut Vec<u8>, value: i64) {
+    let mut bits = ((value << 1) ^ (value >> 63)) as u64;
+    while bits >= 0x80 {
+        out.push(bits as u8 | 0x80);
+        bits >>= 7;
+    }
+    out.push(bits as u8);
+}
+
+/// CRC-32C, eight tables at a time.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    let tables = &*TABLES;
+    let mut crc = !0_u32;
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for chunk in chunks {
+        let word = u64::from_le_bytes(*chunk) ^ u64::from(crc);
+        crc = (0..8).fold(0, |sum, i| {
+            sum ^ tables[7 - i][(word >> (8 * i)) as usize & 0xff]
+        });
+    }
+    for byte in rest {
+        crc = (crc >> 8) ^ tables[0][(crc as u8 ^ byte) as usize];
+    }
+    !crc
+}
+
+static TABLES: LazyLock<[[u32; 256]; 8]> = LazyLock::new(|| {
+    let mut tables = [[0; 256]; 8];
+    for i in 0..256_u32 {
+        tables[0][i as usize] = (0..8).fold(i, |crc, _| {
+            (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 }
+        });
+    }
+    for t in 1..8 {
+        for i in 0..256 {
+            let before = tables[t - 1][i];
+            tables[t][i] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
+        }
+    }
+    tables
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(value: &[u8]) -> Record {
+        Record {
+            timestamp: 7,
+            key: None,
+            value: Some(value.to_vec()),
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_crc_32c() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+    }
+
+    #[test]
+    fn a_batch_reads_back_and_damage_shows() {
+        let batch = build(&[record(b"one"), record(b"two")]);
+        let found = first(&batch).unwrap();
+        assert_eq!((found.base_offset, found.last_offset), (0, 1));
+        assert_eq!(found.max_timestamp, 7);
+        let mut damaged = batch.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert_eq!(first(&damaged), Err(NotABatch::Crc));
+        assert_eq!(first(&batch[..batch.len() - 1]), Err(NotABatch::Short));
+        assert_eq!(first(&[0; 100]), Err(NotABatch::Header));
+        assert_eq!(all(&[batch.clone(), batch, vec![0; 5]].concat()).count(), 2);
+    }
+
+    #[test]
+    fn the_core_takes_the_batch_for_what_it_is() {
+        let batch = build(&[record(b"one"), record(b"two")]);
+        let checked = odradek_core::record::check::check_records(
+            batch.into(),
+            &odradek_core::record::check::Limits::default(),
+        );
+        assert_eq!(checked.unwrap()[0].header.record_count, 2);
+    }
+}

@@ -1,0 +1,121 @@
+//! Many seeds on all cores, reported in the order of the seeds.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use odradek_core::bugs::Bugs;
+
+use crate::disk::faults::DiskFault;
+use crate::oracle::{Check, Mark};
+use crate::trace::Keep;
+use crate::world::{self, Outcome};
+
+/// What a campaign came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Seeds that were run, up to the first that failed.
+    pub seeds: u64,
+    /// Sums over them.
+    pub steps: u64,
+    /// Requests that reached a broker.
+    pub requests: u64,
+    /// Batches acknowledged.
+    pub acked_batches: u64,
+    /// Fetches with records.
+    pub full_fetches: u64,
+    /// Process crashes.
+    pub crashes: u64,
+    /// Power losses.
+    pub power_losses: u64,
+    /// Graceful stops.
+    pub stops: u64,
+    /// Virtual time covered, in nanoseconds.
+    pub virtual_ns: u128,
+    /// Disk faults by kind.
+    pub faults: BTreeMap<DiskFault, u64>,
+    /// In how many seeds each mark was hit.
+    pub marks: BTreeMap<Mark, u64>,
+    /// The first seed that failed, then, when asked to go on, the first of each other check.
+    pub failed: Vec<Outcome>,
+    /// How many seeds failed each check.
+    pub failures: BTreeMap<Check, u64>,
+}
+
+/// Runs seeds until one fails, or all of them if `keep_going`. `progress` is told how many are done, in order.
+pub fn run(
+    seeds: Range<u64>,
+    jobs: usize,
+    bugs: Bugs,
+    keep_going: bool,
+    mut progress: impl FnMut(u64),
+) -> Summary {
+    let next = AtomicU64::new(seeds.start);
+    // No seed above one that failed needs to be run; all below it do.
+    let stop_at = AtomicU64::new(seeds.end);
+    let mut summary = Summary::default();
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        for _ in 0..jobs.max(1) {
+            let send = send.clone();
+            let (next, stop_at) = (&next, &stop_at);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= stop_at.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let outcome = world::run(seed, bugs, Keep::None);
+                    if outcome.violation.is_some() && !keep_going {
+                        stop_at.fetch_min(seed, Ordering::Relaxed);
+                    }
+                    if send.send(outcome).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut early = BTreeMap::new();
+        let mut turn = seeds.start;
+        for outcome in receive {
+            early.insert(outcome.seed, outcome);
+            while let Some(outcome) = early.remove(&turn) {
+                turn += 1;
+                if keep_going || summary.failed.is_empty() {
+                    summary.add(outcome);
+                    progress(summary.seeds);
+                }
+            }
+        }
+    });
+    summary
+}
+
+impl Summary {
+    fn add(&mut self, outcome: Outcome) {
+        self.seeds += 1;
+        self.steps += outcome.counts.steps;
+        self.requests += outcome.counts.requests;
+        self.acked_batches += outcome.acked_batches;
+        self.full_fetches += outcome.full_fetches;
+        self.crashes += outcome.counts.crashes;
+        self.power_losses += outcome.counts.power_losses;
+        self.stops += outcome.counts.stops;
+        self.virtual_ns += u128::from(outcome.virtual_ns);
+        for (fault, count) in &outcome.counts.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+        for mark in outcome.marks.keys() {
+            *self.marks.entry(*mark).or_default() += 1;
+        }
+        if let Some(violation) = &outcome.violation {
+            let count = self.failures.entry(violation.check).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.failed.push(outcome);
+            }
+        }
+    }
+}

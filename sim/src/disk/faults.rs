@@ -1,0 +1,217 @@
+//! What fails on the disk and how long things take: the seed's rates, and the dice for each
+//! operation.
+//!
+//! Every kind of fault has a stream of its own for every file, so that turning one off leaves the
+//! others where they were.
+
+use std::fmt;
+
+use odradek_core::input::DiskErrorKind;
+
+use super::Inode;
+use crate::choices::{Choices, Odds, Subsystem};
+use crate::clock::{MICROSECOND, MILLISECOND};
+
+/// How often each kind of fault happens, per operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskRates {
+    /// A write of a log file fails with EIO, after some of its bytes.
+    pub write_error: Odds,
+    /// A write of a log file is short, and the rest does not fit.
+    pub short_write: Odds,
+    /// A flush fails.
+    pub flush_error: Odds,
+    /// A failed flush makes the cache show the old bytes at once.
+    pub shows_old: Odds,
+    /// After a failed flush, the kernel evicts the pages some time later.
+    pub evicts: Odds,
+    /// A file-management operation fails.
+    pub manage_error: Odds,
+    /// A read job fails.
+    pub read_error: Odds,
+    /// A flush fails for want of space while the disk is full.
+    pub full_flush: Odds,
+    /// How long operations take.
+    pub latency: Latency,
+}
+
+/// How long operations take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Latency {
+    /// Like a good SSD.
+    #[default]
+    Fast,
+    /// Like a rotating disk.
+    Slow,
+    /// Mostly fast, with stalls of up to seconds.
+    Bimodal,
+}
+
+/// The kinds of faults, as they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskFault {
+    /// A write failed.
+    WriteError,
+    /// A write was short.
+    ShortWrite,
+    /// A write did not fit on the full disk.
+    NoSpace,
+    /// A flush failed and the cache keeps the new bytes.
+    FlushErrorKeepsNew,
+    /// A flush failed and the cache shows the old bytes.
+    FlushErrorShowsOld,
+    /// Pages that a failed flush left clean were evicted.
+    Evicted,
+    /// A file-management operation failed.
+    ManageError,
+    /// A read job failed.
+    ReadError,
+}
+
+/// How a flush fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushFailure {
+    /// What the system call says.
+    pub kind: DiskErrorKind,
+    /// Whether reads see the old bytes from now on.
+    pub shows_old: bool,
+    /// After how many nanoseconds the clean pages are evicted, if they are.
+    pub evicted_after_ns: Option<u64>,
+}
+
+/// The dice of the disk.
+#[derive(Debug)]
+pub struct DiskFaults {
+    rates: DiskRates,
+    /// Whether anything fails at all; off once the faults of a run are over.
+    pub active: bool,
+}
+
+/// What kind of operation takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A write into the page cache, a look-up, a name.
+    Memory,
+    /// A flush.
+    Device,
+}
+
+impl DiskFaults {
+    /// Dice with these rates.
+    #[must_use]
+    pub const fn new(rates: DiskRates) -> Self {
+        Self {
+            rates,
+            active: true,
+        }
+    }
+
+    /// Whether a write fails, and after how many bytes.
+    pub fn write(
+        &self,
+        choices: &mut Choices,
+        inode: Inode,
+        length: usize,
+    ) -> Option<(usize, DiskErrorKind)> {
+        if !self.active {
+            return None;
+        }
+        let kind = if choices.chance(Subsystem::WriteFault, inode.0, self.rates.write_error) {
+            DiskErrorKind::Io
+        } else if choices.chance(Subsystem::ShortWrite, inode.0, self.rates.short_write) {
+            DiskErrorKind::NoSpace
+        } else {
+            return None;
+        };
+        let done = choices.between(Subsystem::WriteFault, inode.0, 0, length as u64 - 1);
+        Some((done as usize, kind))
+    }
+
+    /// Whether a flush fails, and how.
+    pub fn flush(
+        &self,
+        choices: &mut Choices,
+        inode: Inode,
+        disk_is_full: bool,
+    ) -> Option<FlushFailure> {
+        if !self.active {
+            return None;
+        }
+        let kind = if choices.chance(Subsystem::FlushFault, inode.0, self.rates.flush_error) {
+            DiskErrorKind::Io
+        } else if disk_is_full
+            && choices.chance(Subsystem::FullDisk, inode.0 + 1, self.rates.full_flush)
+        {
+            DiskErrorKind::NoSpace
+        } else {
+            return None;
+        };
+        let shows_old = choices.chance(Subsystem::FlushFault, inode.0, self.rates.shows_old);
+        let evicted_after_ns =
+            if !shows_old && choices.chance(Subsystem::Eviction, inode.0, self.rates.evicts) {
+                Some(choices.exponential(Subsystem::Eviction, inode.0, 50 * MILLISECOND))
+            } else {
+                None
+            };
+        Some(FlushFailure {
+            kind,
+            shows_old,
+            evicted_after_ns,
+        })
+    }
+
+    /// Whether a file-management operation fails.
+    pub fn manage(&self, choices: &mut Choices) -> Option<DiskErrorKind> {
+        (self.active && choices.chance(Subsystem::ManageFault, 0, self.rates.manage_error))
+            .then_some(DiskErrorKind::Io)
+    }
+
+    /// Whether a read job fails.
+    pub fn read(&self, choices: &mut Choices) -> Option<DiskErrorKind> {
+        (self.active && choices.chance(Subsystem::ReadFault, 0, self.rates.read_error))
+            .then_some(DiskErrorKind::Io)
+    }
+
+    /// How long something takes.
+    pub fn latency(&self, choices: &mut Choices, entity: u64, work: Work) -> u64 {
+        let (memory, device) = match self.rates.latency {
+            Latency::Fast => (5 * MICROSECOND, 80 * MICROSECOND),
+            Latency::Slow => (50 * MICROSECOND, 8 * MILLISECOND),
+            Latency::Bimodal => (10 * MICROSECOND, 200 * MICROSECOND),
+        };
+        let mean = match work {
+            Work::Memory => memory,
+            Work::Device => device,
+        };
+        let usual = choices.exponential(Subsystem::DiskLatency, entity, mean);
+        let stalls = self.active
+            && self.rates.latency == Latency::Bimodal
+            && choices.chance(Subsystem::DiskStall, entity, Odds(10_000));
+        if stalls {
+            usual
+                + choices.between(
+                    Subsystem::DiskStall,
+                    entity,
+                    MILLISECOND,
+                    1_500 * MILLISECOND,
+                )
+        } else {
+            usual
+        }
+    }
+}
+
+impl fmt::Display for DiskFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WriteError => "write error",
+            Self::ShortWrite => "short write",
+            Self::NoSpace => "disk full",
+            Self::FlushErrorKeepsNew => "failed flush, cache keeps the new bytes",
+            Self::FlushErrorShowsOld => "failed flush, cache shows the old bytes",
+            Self::Evicted => "pages evicted after a failed flush",
+            Self::ManageError => "file management error",
+            Self::ReadError => "read error",
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! Connections: ordered streams of bytes that are delayed, stalled and cut.
+//!
+//! Each direction keeps the order of its bytes. A send travels in up to two pieces, so that frames
+//! arrive in parts. A connection can be cut after any byte of either direction; then each side
+//! learns of it some time later, or, half-open, one of them never does.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use odradek_core::ids::ConnectionId;
+use odradek_core::time::Mono;
+
+use crate::choices::{Choices, Odds, Subsystem};
+use crate::clock::{MICROSECOND, MILLISECOND};
+
+/// How often the network misbehaves, and how long it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkRates {
+    /// Mean time a piece travels, in nanoseconds.
+    pub latency_ns: u64,
+    /// A connection is cut at some byte of its life, per connection and direction.
+    pub cut: Odds,
+    /// After a cut, the broker never learns of it.
+    pub half_open: Odds,
+    /// A piece is held up for long.
+    pub stall: Odds,
+    /// A connection is refused.
+    pub refuse: Odds,
+    /// The client reads slowly: the broker's writer is held up.
+    pub slow_reader: Odds,
+}
+
+/// All connections of a run.
+#[derive(Debug)]
+pub struct Network {
+    links: BTreeMap<ConnectionId, Link>,
+    next_id: u64,
+    rates: NetworkRates,
+    /// Whether anything is cut, stalled or refused; off once the faults of a run are over.
+    pub active: bool,
+}
+
+#[derive(Debug)]
+struct Link {
+    client: usize,
+    node: usize,
+    to_broker: Direction,
+    to_client: Direction,
+    broker_knows: bool,
+    client_knows: bool,
+}
+
+#[derive(Debug, Default)]
+struct Direction {
+    sent: u64,
+    cut_at: Option<u64>,
+    last_arrival: Mono,
+}
+
+/// Something that arrives at one end.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A connection reaches the broker.
+    Open,
+    /// Bytes reach the broker.
+    AtBroker(Bytes),
+    /// Bytes reach the client.
+    AtClient(Bytes),
+    /// The broker learns that the connection is gone.
+    BrokerSeesClose,
+    /// The client learns that the connection is gone, or was refused.
+    ClientSeesClose,
+}
+
+/// What arrives when.
+pub type Arrivals = Vec<(Mono, Arrival)>;
+
+impl Network {
+    /// A network with these rates.
+    #[must_use]
+    pub const fn new(rates: NetworkRates) -> Self {
+        Self {
+            links: BTreeMap::new(),
+            next_id: 1,
+            rates,
+            active: true,
+        }
+    }
+
+    /// Whether the faults of the network may strike now.
+    const fn odds(&self, odds: Odds) -> Odds {
+        if self.active { odds } else { Odds(0) }
+    }
+
+    /// A client connects to a node.
+    pub fn connect(
+        &mut self,
+        client: usize,
+        node: usize,
+        now: Mono,
+        choices: &mut Choices,
+    ) -> (ConnectionId, Arrivals) {
+        let id = ConnectionId(self.next_id);
+        self.next_id += 1;
+        let mut directions = [Direction::default(), Direction::default()];
+        for direction in &mut directions {
+            if choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.cut)) {
+                // Mostly early, so that small exchanges are cut too.
+                let mean = choices.pick(Subsystem::NetworkFault, id.0, &[40, 400, 4_000, 20_000]);
+                direction.cut_at = Some(choices.exponential(Subsystem::NetworkFault, id.0, mean));
+            }
+        }
+        let [to_broker, to_client] = directions;
+        let refused = choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.refuse));
+        let mut link = Link {
+            client,
+            node,
+            to_broker,
+            to_client,
+            broker_knows: refused,
+            client_knows: false,
+        };
+        let mut arrivals = Vec::new();
+        if refused {
+            let at = self.arrival(id, now, Mono::default(), choices);
+            arrivals.push((at, Arrival::ClientSeesClose));
+        } else {
+            let at = self.arrival(id, now, Mono::default(), choices);
+            link.to_broker.last_arrival = at;
+            arrivals.push((at, Arrival::Open));
+        }
+        self.links.insert(id, link);
+        (id, arrivals)
+    }
+
+    /// The client and the node of a connection.
+    #[must_use]
+    pub fn ends(&self, id: ConnectionId) -> Option<(usize, usize)> {
+        self.links.get(&id).map(|link| (link.client, link.node))
+    }
+
+    /// Whether the broker's end is open.
+    #[must_use]
+    pub fn broker_is_open(&self, id: ConnectionId) -> bool {
+        self.links.get(&id).is_some_and(|link| !link.broker_knows)
+    }
+
+    /// Whether the client's end is open.
+    #[must_use]
+    pub fn client_is_open(&self, id: ConnectionId) -> bool {
+        self.links.get(&id).is_some_and(|link| !link.client_knows)
+    }
+
+    /// The client sends.
+    pub fn send_to_broker(
+        &mut self,
+        id: ConnectionId,
+        bytes: Bytes,
+        now: Mono,
+        choices: &mut Choices,
+    ) -> Arrivals {
+        self.send(id, bytes, now, choices, true)
+    }
+
+    /// The broker sends.
+    pub fn send_to_client(
+        &mut self,
+        id: ConnectionId,
+        bytes: Bytes,
+        now: Mono,
+        choices: &mut Choices,
+    ) -> Arrivals {
+        self.send(id, bytes, now, choices, false)
+    }
+
+    fn send(
+        &mut self,
+        id: ConnectionId,
+        mut bytes: Bytes,
+        now: Mono,
+        choices: &mut Choices,
+        to_broker: bool,
+    ) -> Arrivals {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Vec::new();
+        };
+        let direction = if to_broker {
+            &mut link.to_broker
+        } else {
+            &mut link.to_client
+        };
+        let before = direction.sent;
+        direction.sent += bytes.len() as u64;
+        let mut last = direction.last_arrival;
+        let cut = self.active && direction.cut_at.is_some_and(|at| at < direction.sent);
+        if cut {
+            let at = direction.cut_at.unwrap_or(before);
+            if at < before {
+                // It was cut by an earlier send; nothing more gets through.
+                return Vec::new();
+            }
+            bytes.truncate((at - before) as usize);
+        }
+        let mut arrivals = Vec::new();
+        let split =
+            if bytes.len() > 1 && choices.chance(Subsystem::NetworkLatency, id.0, Odds(200_000)) {
+                choices.between(Subsystem::NetworkLatency, id.0, 1, bytes.len() as u64 - 1) as usize
+            } else {
+                0
+            };
+        let first = bytes.split_to(split);
+        for piece in [first, bytes] {
+            if piece.is_empty() {
+                continue;
+            }
+            last = self.arrival(id, now, last, choices);
+            arrivals.push((
+                last,
+                if to_broker {
+                    Arrival::AtBroker(piece)
+                } else {
+                    Arrival::AtClient(piece)
+                },
+            ));
+        }
+        if let Some(link) = self.links.get_mut(&id) {
+            let direction = if to_broker {
+                &mut link.to_broker
+            } else {
+                &mut link.to_client
+            };
+            direction.last_arrival = last;
+        }
+        if cut {
+            arrivals.extend(self.cut(id, now, choices));
+        }
+        arrivals
+    }
+
+    /// Something in between cuts the connection: what is on its way arrives, then each side may
+    /// learn of it.
+    fn cut(&mut self, id: ConnectionId, now: Mono, choices: &mut Choices) -> Arrivals {
+        let Some(link) = self.links.get(&id) else {
+            return Vec::new();
+        };
+        let (to_broker, to_client) = (link.to_broker.last_arrival, link.to_client.last_arrival);
+        let half_open = choices.chance(
+            Subsystem::NetworkFault,
+            id.0,
+            self.odds(self.rates.half_open),
+        );
+        let mut arrivals = Vec::new();
+        if !half_open {
+            let at = self.arrival(id, now, to_broker, choices);
+            arrivals.push((at, Arrival::BrokerSeesClose));
+        }
+        let at = self.arrival(id, now, to_client, choices);
+        arrivals.push((at, Arrival::ClientSeesClose));
+        arrivals
+    }
+
+    /// The client closes its end; what it sent before still arrives.
+    pub fn close_by_client(
+        &mut self,
+        id: ConnectionId,
+        now: Mono,
+        choices: &mut Choices,
+    ) -> Arrivals {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Vec::new();
+        };
+        link.client_knows = true;
+        if link.broker_knows {
+            return Vec::new();
+        }
+        let last = link.to_broker.last_arrival;
+        let at = self.arrival(id, now, last, choices);
+        vec![(at, Arrival::BrokerSeesClose)]
+    }
+
+    /// The client is gone without a word: the broker learns nothing.
+    pub fn vanish(&mut self, id: ConnectionId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.client_knows = true;
+        }
+    }
+
+    /// The broker closes its end, or its process died; what it sent before still arrives.
+    pub fn close_by_broker(
+        &mut self,
+        id: ConnectionId,
+        now: Mono,
+        choices: &mut Choices,
+    ) -> Arrivals {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Vec::new();
+        };
+        link.broker_knows = true;
+        if link.client_knows {
+            return Vec::new();
+        }
+        let last = link.to_client.last_arrival;
+        let at = self.arrival(id, now, last, choices);
+        vec![(at, Arrival::ClientSeesClose)]
+    }
+
+    /// The client's end has learned that the connection is gone; whether that is news.
+    pub fn client_saw_close(&mut self, id: ConnectionId) -> bool {
+        match self.links.get_mut(&id) {
+            Some(link) if !link.client_knows => {
+                link.client_knows = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The broker's end has learned that the connection is gone; whether that is news.
+    pub fn broker_saw_close(&mut self, id: ConnectionId) -> bool {
+        match self.links.get_mut(&id) {
+            Some(link) if !link.broker_knows => {
+                link.broker_knows = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The connections whose broker does not know that their client is gone.
+    #[must_use]
+    pub fn half_open(&self) -> Vec<ConnectionId> {
+        self.links
+            .iter()
+            .filter(|(_, link)| link.client_knows && !link.broker_knows)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// How long the broker's writer waits before it sends the next response, in nanoseconds.
+    pub fn writer_delay(&self, id: ConnectionId, choices: &mut Choices) -> u64 {
+        let slow = choices.chance(
+            Subsystem::NetworkFault,
+            id.0,
+            self.odds(self.rates.slow_reader),
+        );
+        let mean = if slow {
+            200 * MILLISECOND
+        } else {
+            5 * MICROSECOND
+        };
+        choices.exponential(Subsystem::NetworkLatency, id.0, mean)
+    }
+
+    fn arrival(&self, id: ConnectionId, now: Mono, last: Mono, choices: &mut Choices) -> Mono {
+        let mut delay = choices.exponential(Subsystem::NetworkLatency, id.0, self.rates.latency_ns);
+        if choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.stall)) {
+            delay += choices.exponential(Subsystem::NetworkFault, id.0, 400 * MILLISECOND);
+        }
+        // Never before what was sent earlier.
+        Mono(now.0 + delay).max(Mono(last.0 + 1))
+    }
+}

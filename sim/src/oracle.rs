@@ -1,0 +1,364 @@
+//! What must hold, judged at every step from outside: from the effects of the broker, the bytes of
+//! its answers, and the files on its disk. Nothing here asks the broker's own opinion.
+//!
+//! The [`model`] is a log kept apart from the implementation: what was issued, what of it was
+//! acknowledged, what was shown to anyone. The families of checks:
+//!
+//! | file | checks |
+//! |---|---|
+//! | [`durability`] | AckedDurable, FailedFlushNeverAcked, NoPartialAckOnFullDisk |
+//! | [`offsets`] | OffsetDense, OffsetNeverReused, BatchBytesImmutable, CorruptNotServed |
+//! | [`visibility`] | NothingVisibleThenLost, HighWatermarkMonotonic, HighWatermarkAtMostLogEnd, NeverBeyondHighWatermark, LogStartMonotonic |
+//! | [`recovery`] | PrefixRecovery, RecoveryIdempotent |
+//! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
+//! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
+//! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
+//! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use odradek_core::effect::{Effect, FileOp};
+use odradek_core::ids::{ConnectionId, FileId, FilePath, TopicId};
+use odradek_core::log::config::{Durability, LogConfig};
+use odradek_core::time::Mono;
+
+use self::connections::Exchanges;
+use self::model::{LogModel, Models};
+use crate::disk::Disk;
+
+pub mod answers;
+pub mod connections;
+pub mod durability;
+pub mod indexes;
+pub mod liveness;
+pub mod long_poll;
+pub mod model;
+pub mod offsets;
+pub mod recovery;
+pub mod visibility;
+
+/// What can be violated. The names are those of the fault model's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// What is acknowledged is on the disk, and stays.
+    AckedDurable,
+    /// Nothing is acknowledged that only a failed flush should have saved.
+    FailedFlushNeverAcked,
+    /// What is acknowledged was written whole.
+    NoPartialAckOnFullDisk,
+    /// Offsets have no gaps.
+    OffsetDense,
+    /// An offset means one record for ever.
+    OffsetNeverReused,
+    /// Bytes below the log end never change.
+    BatchBytesImmutable,
+    /// No batch is served whose CRC does not hold.
+    CorruptNotServed,
+    /// What a reader saw stays.
+    NothingVisibleThenLost,
+    /// The high watermark never goes back.
+    HighWatermarkMonotonic,
+    /// The high watermark is never above the log end.
+    HighWatermarkAtMostLogEnd,
+    /// No record at or above the high watermark is served.
+    NeverBeyondHighWatermark,
+    /// The log start never goes back.
+    LogStartMonotonic,
+    /// What recovery keeps is a prefix of what was appended.
+    PrefixRecovery,
+    /// Recovery keeps the longest prefix that is sound, however often it runs.
+    RecoveryIdempotent,
+    /// Every index entry names a batch that is there.
+    IndexAgreesWithLog,
+    /// An index has the bytes that a rebuild would give it.
+    RebuiltEqualsOriginal,
+    /// A fetch answers when it has its minimum bytes or its deadline has come, and not before.
+    WakesOnMinBytesOrDeadline,
+    /// A fetch never waits while what it waits for is there.
+    NoLostWakeup,
+    /// Nothing waits on behalf of a connection that is gone.
+    ClosedConnectionLeaksNothing,
+    /// Answers decode, come in order, and say something about everything asked.
+    AnswersWellFormed,
+    /// A topic whose creation was acknowledged is there.
+    CreatedTopicDurable,
+    /// Once faults stop, everything acknowledged is read.
+    EverythingAcknowledgedIsRead,
+    /// Once faults stop, everything ends within a bound of virtual time.
+    Liveness,
+    /// A process ends only for a fault that was injected.
+    FatalWithoutFault,
+    /// The core never panics.
+    Panic,
+}
+
+/// A check that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub check: Check,
+    /// When.
+    pub at: Mono,
+    /// What was expected and what was found.
+    pub detail: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// Killed: the page cache stays.
+    Process,
+    /// The power went.
+    Power,
+}
+
+/// Things that should happen in some run of a campaign; if one never does, the campaign proves
+/// less than it seems to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// A fetch was answered by new data while it waited.
+    FetchWokenByBytes,
+    /// A fetch was answered by its deadline.
+    FetchEndedByDeadline,
+    /// Recovery cut something.
+    TornTailCut,
+    /// A process died before it had started.
+    DiedWhileLoading,
+    /// A segment was rolled.
+    SegmentRolled,
+    /// A flush failed while acknowledgements waited for it.
+    FlushFailed,
+    /// A write failed while acknowledgements waited for it.
+    WriteFailed,
+    /// A log was cut while running, and went on.
+    CutWhileRunning,
+    /// A produce was refused with KAFKA_STORAGE_ERROR.
+    StorageErrorAnswered,
+    /// A produce timed out.
+    ProduceTimedOut,
+    /// The log start was raised.
+    LogStartRaised,
+    /// A topic was deleted.
+    TopicDeleted,
+    /// A connection went away while the broker had it.
+    ConnectionGone,
+    /// A stop was graceful while clients were at work.
+    StoppedGracefully,
+    /// A file was torn by a power loss.
+    FileTorn,
+    /// A name was lost by a power loss.
+    NameLost,
+    /// The broker refused to go on because of a fault.
+    Fatal,
+}
+
+impl Mark {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::FetchWokenByBytes,
+        Self::FetchEndedByDeadline,
+        Self::TornTailCut,
+        Self::DiedWhileLoading,
+        Self::SegmentRolled,
+        Self::FlushFailed,
+        Self::WriteFailed,
+        Self::CutWhileRunning,
+        Self::StorageErrorAnswered,
+        Self::ProduceTimedOut,
+        Self::LogStartRaised,
+        Self::TopicDeleted,
+        Self::ConnectionGone,
+        Self::StoppedGracefully,
+        Self::FileTorn,
+        Self::NameLost,
+        Self::Fatal,
+    ];
+}
+
+/// Watches a run.
+#[derive(Debug)]
+pub struct Oracle {
+    durability: Durability,
+    log_config: LogConfig,
+    models: Models,
+    exchanges: Exchanges,
+    files: BTreeMap<FileId, FilePath>,
+    topic_ids: BTreeMap<TopicId, String>,
+    /// Topics whose creation was acknowledged and whose deletion nobody asked for.
+    created: BTreeMap<String, i32>,
+    violations: Vec<Violation>,
+    /// Counts of what happened.
+    pub marks: BTreeMap<Mark, u64>,
+    /// How many batches were acknowledged.
+    pub acked_batches: u64,
+    /// How many fetches had records.
+    pub full_fetches: u64,
+    now: Mono,
+    was_loading: bool,
+    ever_started: bool,
+    is_stopping: bool,
+}
+
+impl Oracle {
+    /// Watches a broker with these settings.
+    #[must_use]
+    pub fn new(durability: Durability, log_config: LogConfig) -> Self {
+        Self {
+            durability,
+            log_config,
+            models: Models::default(),
+            exchanges: Exchanges::default(),
+            files: BTreeMap::new(),
+            topic_ids: BTreeMap::new(),
+            created: BTreeMap::new(),
+            violations: Vec::new(),
+            marks: BTreeMap::new(),
+            acked_batches: 0,
+            full_fetches: 0,
+            now: Mono::default(),
+            was_loading: false,
+            ever_started: false,
+            is_stopping: false,
+        }
+    }
+
+    /// The first violation so far.
+    #[must_use]
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violations.first()
+    }
+
+    /// Notes that something happened.
+    pub fn mark(&mut self, mark: Mark) {
+        *self.marks.entry(mark).or_default() += 1;
+    }
+
+    /// Notes that something must not have happened.
+    pub fn violate(&mut self, check: Check, detail: impl Into<String>) {
+        self.violations.push(Violation {
+            check,
+            at: self.now,
+            detail: detail.into(),
+        });
+    }
+
+    /// Time moves on.
+    pub const fn tick(&mut self, now: Mono) {
+        self.now = now;
+    }
+
+    /// An effect is about to be handed to the host, whose disk is still as it was.
+    pub fn effect(&mut self, effect: &Effect, disk: &Disk) {
+        match effect {
+            Effect::Open { file, path, .. } => {
+                self.files.insert(*file, path.clone());
+                self.opened(path);
+            }
+            Effect::Write {
+                file,
+                position,
+                data,
+            } => {
+                if let Some(path) = self.files.get(file).cloned() {
+                    let mut bytes = data.header.to_vec();
+                    bytes.extend_from_slice(&data.records);
+                    self.recovered(path.parent().as_str(), disk);
+                    self.written(&path, position.0, bytes.into());
+                }
+            }
+            Effect::Manage { op, .. } => match op {
+                FileOp::Truncate { file, length } => {
+                    if let Some(path) = self.files.get(file).cloned() {
+                        self.cut(&path, length.0);
+                    }
+                }
+                FileOp::SetLength { path, length } => self.cut(&path.clone(), length.0),
+                FileOp::WriteFile { path, .. } => self.opened(path),
+                FileOp::RemoveFile(path) => self.removed(path),
+                FileOp::Rename { from, to } if is_log(from) && !is_log(to) => self.removed(from),
+                FileOp::Rename { from, to } => self.models.rename(from.as_str(), to.as_str()),
+                FileOp::RemoveTree(path) => self.models.forget(path.as_str()),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// A process was started on this disk.
+    pub fn starting(&mut self, disk: &Disk) {
+        self.was_loading = true;
+        self.is_stopping = false;
+        self.expect_recovery(disk);
+    }
+
+    /// Loading is over. Logs that could not be recovered yet may follow.
+    pub fn started(&mut self, disk: &Disk) {
+        self.was_loading = false;
+        self.ever_started = true;
+        self.metadata_recovered(disk);
+        self.check_indexes(disk, false);
+    }
+
+    /// A graceful stop begins.
+    pub const fn stopping(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// A process died, or stopped.
+    pub fn ended(&mut self, death: Option<Death>) {
+        if death.is_some() && self.was_loading {
+            self.mark(Mark::DiedWhileLoading);
+        }
+        self.files.clear();
+        self.exchanges.clear();
+        self.models.process_ended(death);
+    }
+
+    /// A graceful stop is over: all files say what they should.
+    pub fn stopped(&mut self, disk: &Disk) {
+        self.check_indexes(disk, true);
+    }
+
+    /// A frame reached the broker.
+    pub fn request(&mut self, connection: ConnectionId, frame: &Bytes) {
+        self.exchanges.request(self.now, connection, frame);
+        self.note_intentions(connection);
+    }
+
+    /// A connection is gone.
+    pub fn closed(&mut self, connection: ConnectionId) {
+        self.exchanges.close(connection);
+    }
+}
+
+/// Whether a path is a segment.
+fn is_log(path: &FilePath) -> bool {
+    path.name().ends_with(".log") && !path.parent().as_str().is_empty()
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.check, self.at, self.detail)
+    }
+}
+
+impl LogModel {
+    /// Whether it is one that clients produce to.
+    fn is_users(&self) -> bool {
+        !self.directory.starts_with("__")
+    }
+}

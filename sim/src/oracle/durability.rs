@@ -1,0 +1,131 @@
+//! AckedDurable, FailedFlushNeverAcked, NoPartialAckOnFullDisk: an acknowledgement is held against
+//! what the disk would have if the power were lost at this moment and nothing pending persisted.
+
+use odradek_core::ids::FilePath;
+use odradek_core::log::config::Durability;
+
+use super::{Check, Mark, Oracle};
+use crate::batch;
+use crate::disk::Disk;
+use crate::disk::faults::DiskFault;
+
+impl Oracle {
+    /// The end of what is on the disk as the policy demands: durable under `fsync`, written under
+    /// `os`. Where it ends, and what is wrong there.
+    pub(super) fn safe_end(&mut self, directory: &str, disk: &Disk) -> (i64, &'static str) {
+        let durability = self.durability;
+        let Some(log) = self.models.get_mut(directory) else {
+            return (0, "the log was never opened");
+        };
+        let mut end = log.checked_end;
+        let mut why = "nothing more was written";
+        let first = log.batches.keys().next().copied();
+        for (base, batch) in log.batches.range(end..) {
+            // The first one may follow what was deleted from the beginning.
+            if *base != end && Some(*base) != first {
+                why = "there is a gap";
+                break;
+            }
+            let path = &batch.segment;
+            let file = match durability {
+                Durability::Fsync => disk.durable(path),
+                Durability::Os => disk.cached(path),
+            };
+            let Some(file) = file else {
+                why = "the name of its segment is not durable";
+                break;
+            };
+            let at = batch.position as usize;
+            let there = file.get(at..at + batch.bytes.len());
+            if there != Some(&batch.bytes[..]) {
+                why = "its bytes are not there";
+                break;
+            }
+            end = batch.last_offset + 1;
+        }
+        log.checked_end = end;
+        (end, why)
+    }
+
+    /// A batch is acknowledged at an offset.
+    pub(super) fn acked(&mut self, directory: &str, base_offset: i64, sent: &[u8], disk: &Disk) {
+        self.acked_batches += 1;
+        let Some(log) = self.models.get(directory) else {
+            return self.violate(
+                Check::AckedDurable,
+                format!("{directory}: acknowledged, and nothing was ever written to it"),
+            );
+        };
+        if base_offset < log.log_start.max(log.log_start_asked) {
+            // Deleted while it waited.
+            return;
+        }
+        let flush_failed = log.flush_failed;
+        let Some(batch) = log.batches.get(&base_offset) else {
+            let detail = format!(
+                "{directory}: acknowledged at offset {base_offset}, where no batch was written"
+            );
+            return self.violate(Check::AckedDurable, detail);
+        };
+        if batch::records_of(&batch.bytes) != batch::records_of(sent) {
+            let detail = format!(
+                "{directory}: acknowledged at offset {base_offset}, where other records were \
+                 written than were sent"
+            );
+            return self.violate(Check::OffsetNeverReused, detail);
+        }
+        let next = batch.last_offset + 1;
+        let cached_whole = disk
+            .cached(&batch.segment)
+            .and_then(|file| {
+                let at = batch.position as usize;
+                file.get(at..at + batch.bytes.len())
+            })
+            .is_some_and(|bytes| bytes == &batch.bytes[..]);
+        if !cached_whole && !flush_failed {
+            self.violate(
+                Check::NoPartialAckOnFullDisk,
+                format!(
+                    "{directory}: acknowledged at offset {base_offset}, and the file does not \
+                     hold the whole batch"
+                ),
+            );
+        }
+        let (safe, why) = self.safe_end(directory, disk);
+        if safe < next {
+            let check = if flush_failed {
+                Check::FailedFlushNeverAcked
+            } else {
+                Check::AckedDurable
+            };
+            self.violate(
+                check,
+                format!(
+                    "{directory}: acknowledged up to offset {next}, and the disk is sure to keep \
+                     only what is below {safe}: {why}"
+                ),
+            );
+        }
+        if let Some(log) = self.models.get_mut(directory) {
+            log.acked_end = log.acked_end.max(next);
+        }
+    }
+
+    /// A fault struck the disk.
+    pub fn fault(&mut self, fault: DiskFault, path: Option<&FilePath>) {
+        match fault {
+            DiskFault::FlushErrorKeepsNew | DiskFault::FlushErrorShowsOld => {
+                self.mark(Mark::FlushFailed);
+                if let Some(path) = path
+                    && let Some(log) = self.models.get_mut(path.parent().as_str())
+                {
+                    log.flush_failed = true;
+                }
+            }
+            DiskFault::WriteError | DiskFault::ShortWrite | DiskFault::NoSpace => {
+                self.mark(Mark::WriteFailed);
+            }
+            DiskFault::Evicted | DiskFault::ManageError | DiskFault::ReadError => {}
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The logs as they should be: what the broker issued, what of it was acknowledged, and what was
+//! shown. Kept from effects and answers alone.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use odradek_core::ids::FilePath;
+use odradek_core::time::Mono;
+
+use super::Death;
+
+/// All logs, by directory.
+#[derive(Debug, Default)]
+pub struct Models {
+    logs: BTreeMap<String, LogModel>,
+}
+
+/// One log.
+#[derive(Debug, Default)]
+pub struct LogModel {
+    /// Its directory.
+    pub directory: String,
+    /// Batches by base offset, in the order of the log.
+    pub batches: BTreeMap<i64, ModelBatch>,
+    /// Batches that were cut before anyone was told of them. A truncation that is not durable can
+    /// bring them back, which does no harm above `promised_end`.
+    pub ghosts: BTreeMap<i64, Vec<Bytes>>,
+    /// The offset the next batch gets.
+    pub end: i64,
+    /// End of what was acknowledged.
+    pub acked_end: i64,
+    /// End of what anyone was shown: records, or a high watermark.
+    pub visible_end: i64,
+    /// The high watermarks that were answered.
+    pub high_watermarks: Rising,
+    /// The log starts that were answered.
+    pub log_starts: Rising,
+    /// The largest log start that was answered.
+    pub log_start: i64,
+    /// The largest log start that anyone asked for; above `log_start` it may have come true.
+    pub log_start_asked: i64,
+    /// The segment opened last.
+    pub active_segment: Option<FilePath>,
+    /// Someone asked for the topic's deletion: it may be gone at any time.
+    pub may_vanish: bool,
+    /// A flush of it failed in this life.
+    pub flush_failed: bool,
+    /// What was checked to be on the disk, so that nothing is compared twice.
+    pub checked_end: i64,
+    /// What recovery should find, if that can be said.
+    pub predicted_end: Option<i64>,
+    /// It was not recovered yet in this life.
+    pub is_loading: bool,
+    /// The power was lost since it was last recovered.
+    pub lost_power: bool,
+}
+
+/// A number that only rises, and when it was first told.
+#[derive(Debug, Default)]
+pub struct Rising {
+    steps: Vec<(Mono, i64)>,
+}
+
+/// A batch as it was issued.
+#[derive(Clone, Debug)]
+pub struct ModelBatch {
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// All of it.
+    pub bytes: Bytes,
+    /// The segment.
+    pub segment: FilePath,
+    /// Where in it.
+    pub position: u64,
+}
+
+impl Models {
+    /// The log in a directory; a new one if there is none.
+    pub fn entry(&mut self, directory: &str) -> &mut LogModel {
+        self.logs
+            .entry(directory.to_owned())
+            .or_insert_with(|| LogModel {
+                directory: directory.to_owned(),
+                ..LogModel::default()
+            })
+    }
+
+    /// The log in a directory.
+    #[must_use]
+    pub fn get(&self, directory: &str) -> Option<&LogModel> {
+        self.logs.get(directory)
+    }
+
+    /// The log in a directory.
+    pub fn get_mut(&mut self, directory: &str) -> Option<&mut LogModel> {
+        self.logs.get_mut(directory)
+    }
+
+    /// All logs.
+    pub fn all(&self) -> impl Iterator<Item = &LogModel> {
+        self.logs.values()
+    }
+
+    /// All logs.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut LogModel> {
+        self.logs.values_mut()
+    }
+
+    /// A directory got another name: what it was is over.
+    pub fn rename(&mut self, from: &str, _to: &str) {
+        self.logs.remove(from);
+    }
+
+    /// A directory is being removed.
+    pub fn forget(&mut self, directory: &str) {
+        self.logs.remove(directory);
+    }
+
+    /// What is known of this life's files is over.
+    pub fn process_ended(&mut self, death: Option<Death>) {
+        for log in self.logs.values_mut() {
+            log.is_loading = true;
+            // A power loss is not made milder by a process crash that follows it.
+            log.lost_power |= death == Some(Death::Power);
+            log.flush_failed = false;
+            log.checked_end = 0;
+            log.active_segment = None;
+        }
+    }
+}
+
+impl Rising {
+    /// What it had been told to be before an instant; `None` is now.
+    #[must_use]
+    pub fn before(&self, instant: Option<Mono>) -> i64 {
+        let known = match instant {
+            Some(instant) => self.steps.partition_point(|(at, _)| *at < instant),
+            None => self.steps.len(),
+        };
+        known
+            .checked_sub(1)
+            .and_then(|last| self.steps.get(last))
+            .map_or(0, |(_, value)| *value)
+    }
+
+    /// It is told to be this now.
+    pub fn rise(&mut self, now: Mono, value: i64) {
+        if value > self.before(None) {
+            self.steps.push((now, value));
+        }
+    }
+
+    /// What was told above this is taken back.
+    pub fn fall_to(&mut self, value: i64) {
+        for step in &mut self.steps {
+            step.1 = step.1.min(value);
+        }
+    }
+}
+
+impl LogModel {
+    /// The batch that holds an offset.
+    #[must_use]
+    pub fn batch_of(&self, offset: i64) -> Option<(i64, &ModelBatch)> {
+        let (base, batch) = self.batches.range(..=offset).next_back()?;
+        (batch.last_offset >= offset).then_some((*base, batch))
+    }
+
+    /// Forgets everything from an offset on.
+    pub fn cut_at(&mut self, offset: i64) {
+        let cut = self.batches.split_off(&offset);
+        for (base, batch) in cut {
+            self.add_ghost(base, batch.bytes);
+        }
+        self.end = self.end.min(offset);
+        self.checked_end = self.checked_end.min(offset);
+    }
+
+    /// Remembers a batch that may come back.
+    pub fn add_ghost(&mut self, base: i64, bytes: Bytes) {
+        let ghosts = self.ghosts.entry(base).or_default();
+        if !ghosts.contains(&bytes) {
+            ghosts.push(bytes);
+        }
+    }
+
+    /// Whether a batch that was cut has come back where that does no harm.
+    #[must_use]
+    pub fn is_ghost(&self, base: i64, bytes: &Bytes) -> bool {
+        base >= self.promised_end()
+            && self
+                .ghosts
+                .get(&base)
+                .is_some_and(|ghosts| ghosts.contains(bytes))
+    }
+
+    /// What must be there whatever happens.
+    #[must_use]
+    pub fn promised_end(&self) -> i64 {
+        self.acked_end.max(self.visible_end)
+    }
+
+    /// Bytes of whole batches from the one that holds `offset` on, below `limit`.
+    #[must_use]
+    pub fn bytes_between(&self, offset: i64, limit: i64) -> u64 {
+        let from = self.batch_of(offset).map_or(offset, |(base, _)| base);
+        self.batches
+            .range(from..)
+            .take_while(|(_, batch)| batch.last_offset < limit)
+            .map(|(_, batch)| batch.bytes.len() as u64)
+            .sum()
+    }
+}

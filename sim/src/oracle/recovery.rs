@@ -1,0 +1,250 @@
+//! PrefixRecovery and RecoveryIdempotent: what a start makes of what a crash left.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use odradek_core::ids::FilePath;
+use odradek_core::log::config::Durability;
+
+use super::model::ModelBatch;
+use super::{Check, Mark, Oracle};
+use crate::batch;
+use crate::disk::Disk;
+
+/// A log as its files have it: as far as it is sound.
+#[derive(Debug, Default)]
+pub(super) struct OnDisk {
+    pub(super) batches: BTreeMap<i64, ModelBatch>,
+    pub(super) end: i64,
+    /// Bytes behind the last sound batch, or segments that do not follow.
+    pub(super) unsound_bytes: u64,
+    pub(super) segments: Vec<FilePath>,
+}
+
+impl Oracle {
+    /// Before a start: says what it should keep.
+    pub(super) fn expect_recovery(&mut self, disk: &Disk) {
+        let settled = self.ever_started;
+        for log in self.models.all_mut() {
+            let found = read_log(&log.directory, disk);
+            // Until the first start is over, what there is may be thrown away and made anew.
+            log.predicted_end =
+                (settled && !log.may_vanish && log.log_start_asked == 0).then_some(found.end);
+        }
+    }
+
+    /// The logs whose recovery is not over, or not judged.
+    #[must_use]
+    pub fn loading(&self) -> bool {
+        self.models.all().any(|log| log.is_loading)
+    }
+
+    /// The metadata log was recovered before everything else.
+    pub(super) fn metadata_recovered(&mut self, disk: &Disk) {
+        let directories: Vec<String> = self
+            .models
+            .all()
+            .filter(|log| !log.is_users())
+            .map(|log| log.directory.clone())
+            .collect();
+        for directory in directories {
+            self.recovered(&directory, disk);
+        }
+    }
+
+    /// A start is over, and these are all the logs there are: others are gone.
+    pub fn only_these_are_left(&mut self, known: &[String], disk: &Disk) {
+        let directories: Vec<String> = self
+            .models
+            .all()
+            .filter(|log| log.is_loading && log.is_users() && !known.contains(&log.directory))
+            .map(|log| log.directory.clone())
+            .collect();
+        for directory in directories {
+            self.recovered(&directory, disk);
+        }
+    }
+
+    /// The recovery of a log is over: holds what it kept against what was appended, acknowledged,
+    /// shown, and sound. Does nothing if that was done.
+    pub fn recovered(&mut self, directory: &str, disk: &Disk) {
+        let durability = self.durability;
+        let Some(log) = self.models.get_mut(directory) else {
+            return;
+        };
+        if !std::mem::take(&mut log.is_loading) {
+            return;
+        }
+        let lost_power = std::mem::take(&mut log.lost_power);
+        let power_under_os = durability == Durability::Os && lost_power && log.is_users();
+        let found = read_log(directory, disk);
+        if found.segments.is_empty() {
+            let promised = log.promised_end().max(log.log_start);
+            let vanished = log.may_vanish || promised == 0 || !log.is_users();
+            self.models.forget(directory);
+            if !vanished && !power_under_os {
+                self.violate(
+                    Check::AckedDurable,
+                    format!(
+                        "{directory}: after the start there is no log, and everything below \
+                         {promised} was acknowledged or shown"
+                    ),
+                );
+            }
+            return;
+        }
+        let promised = log.promised_end();
+        let start = log.log_start.max(log.log_start_asked);
+        let (acked_end, visible_end) = (log.acked_end, log.visible_end);
+        let predicted = log.predicted_end.take();
+        let mut wrong = None;
+        for (base, batch) in &found.batches {
+            match log.batches.get(base) {
+                Some(written) if written.bytes == batch.bytes => {}
+                _ if log.is_ghost(*base, &batch.bytes) => {}
+                // What lies below the log start may be gone from the model already.
+                None if batch.last_offset < start => {}
+                Some(_) => {
+                    wrong = Some(format!(
+                        "the batch at {base} is not the one that was written"
+                    ));
+                    break;
+                }
+                None => {
+                    wrong = Some(format!("there is a batch at {base} that was never written"));
+                    break;
+                }
+            }
+        }
+        let first = found.batches.keys().next().copied().unwrap_or(found.end);
+        let before = log.end;
+        let vanishes = log.may_vanish;
+        let is_users = log.is_users();
+        let before_batches = std::mem::replace(&mut log.batches, found.batches);
+        for (base, batch) in before_batches {
+            if log
+                .batches
+                .get(&base)
+                .is_none_or(|kept| kept.bytes != batch.bytes)
+            {
+                log.add_ghost(base, batch.bytes);
+            }
+        }
+        log.end = found.end;
+        log.checked_end = 0;
+        if power_under_os {
+            log.acked_end = log.acked_end.min(found.end);
+            log.visible_end = log.visible_end.min(found.end);
+            log.high_watermarks.fall_to(found.end);
+        }
+        if found.end < before {
+            self.mark(Mark::TornTailCut);
+        }
+        if vanishes {
+            return;
+        }
+        if let Some(wrong) = wrong {
+            self.violate(Check::PrefixRecovery, format!("{directory}: {wrong}"));
+        }
+        if found.unsound_bytes > 0 {
+            self.violate(
+                Check::PrefixRecovery,
+                format!(
+                    "{directory}: recovery leaves {} bytes behind offset {} that are no sound \
+                     continuation",
+                    found.unsound_bytes, found.end
+                ),
+            );
+        }
+        if first > start && first > 0 && is_users {
+            self.violate(
+                Check::AckedDurable,
+                format!(
+                    "{directory}: after the start the log begins at {first} instead of {start}"
+                ),
+            );
+        }
+        if found.end < promised && !power_under_os {
+            let check = if found.end < acked_end {
+                Check::AckedDurable
+            } else {
+                Check::NothingVisibleThenLost
+            };
+            self.violate(
+                check,
+                format!(
+                    "{directory}: after the start the log ends at {}; everything below {acked_end} \
+                     was acknowledged, everything below {visible_end} was shown",
+                    found.end
+                ),
+            );
+        }
+        if let Some(predicted) = predicted
+            && predicted != found.end
+        {
+            self.violate(
+                Check::RecoveryIdempotent,
+                format!(
+                    "{directory}: the files held a sound log up to offset {predicted}, and \
+                     recovery kept it up to {}",
+                    found.end
+                ),
+            );
+        }
+    }
+}
+
+/// Reads a log's files as recovery should: batch after batch, across segments, up to the first that
+/// is not sound or does not follow.
+pub(super) fn read_log(directory: &str, disk: &Disk) -> OnDisk {
+    let mut found = OnDisk::default();
+    let path = FilePath::from(directory);
+    let Ok(entries) = disk.entries(&path) else {
+        return found;
+    };
+    let mut bases: Vec<(i64, FilePath)> = entries
+        .iter()
+        .filter_map(|entry| {
+            let base = entry.name.strip_suffix(".log")?.parse().ok()?;
+            Some((base, path.join(&entry.name)))
+        })
+        .collect();
+    bases.sort();
+    let mut sound = true;
+    for (i, (base, segment)) in bases.into_iter().enumerate() {
+        let bytes = disk.cached(&segment).unwrap_or_default();
+        if i == 0 {
+            found.end = base;
+        }
+        if !sound || base != found.end {
+            sound = false;
+            found.unsound_bytes += bytes.len() as u64 + 1;
+            continue;
+        }
+        let mut position = 0;
+        while position < bytes.len() {
+            match batch::first(&bytes[position..]) {
+                Ok(batch) if batch.base_offset == found.end => {
+                    found.batches.insert(
+                        batch.base_offset,
+                        ModelBatch {
+                            last_offset: batch.last_offset,
+                            bytes: Bytes::copy_from_slice(batch.bytes),
+                            segment: segment.clone(),
+                            position: position as u64,
+                        },
+                    );
+                    found.end = batch.last_offset + 1;
+                    position += batch.bytes.len();
+                }
+                _ => {
+                    sound = false;
+                    found.unsound_bytes += (bytes.len() - position) as u64;
+                    break;
+                }
+            }
+        }
+        found.segments.push(segment);
+    }
+    found
+}

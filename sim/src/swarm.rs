@@ -1,0 +1,236 @@
+//! The mix of a seed: which features and faults it has, and how much of each.
+//!
+//! Each seed leaves most things out and does a few of them often, so that rare combinations come
+//! up (swarm testing).
+
+use odradek_core::input::Endpoint;
+use odradek_core::log::config::{Durability, LogConfig};
+use odradek_core::metadata::config::BrokerConfig;
+
+use crate::choices::{Choices, Odds, Subsystem};
+use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
+use crate::disk::faults::{DiskRates, Latency};
+use crate::disk::power_loss::Tearing;
+use crate::network::NetworkRates;
+
+/// Everything a seed decides before the run begins.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// What the broker is started with.
+    pub broker: BrokerConfig,
+    /// How the disk fails.
+    pub disk: DiskRates,
+    /// How power losses tear.
+    pub tearing: Tearing,
+    /// How the network fails.
+    pub network: NetworkRates,
+    /// How processes die.
+    pub crashes: Crashes,
+    /// Whether the disk is full at times: mean time between such phases, in nanoseconds.
+    pub full_disk_every_ns: Option<u64>,
+    /// Whether the wall clock steps: mean time between steps, in nanoseconds.
+    pub wall_steps_every_ns: Option<u64>,
+    /// What clients there are.
+    pub workload: WorkloadMix,
+    /// How long faults and workload last, in nanoseconds of virtual time.
+    pub duration_ns: u64,
+}
+
+/// How processes die, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crashes {
+    /// At most so many in a run.
+    pub limit: u32,
+    /// A life ends in a process crash (else a power loss).
+    pub process: Odds,
+    /// A life ends soon: while loading, or right after.
+    pub early: Odds,
+    /// Mean number of effects and completions in a life that does not end early.
+    pub mean_events: u64,
+    /// A life ends in a graceful stop instead.
+    pub graceful: Odds,
+}
+
+/// What clients there are, and what they do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadMix {
+    /// Topics that are there from the beginning: number of partitions each.
+    pub topics: Vec<i32>,
+    /// Producers.
+    pub producers: u32,
+    /// Their acks.
+    pub acks: Vec<i16>,
+    /// Requests that a producer has in flight.
+    pub max_in_flight: usize,
+    /// Largest number of records in a batch.
+    pub max_records: u64,
+    /// Largest value, in bytes.
+    pub max_value_bytes: u64,
+    /// Mean pause between two sends of a producer, in nanoseconds.
+    pub pause_ns: u64,
+    /// Consumers.
+    pub consumers: u32,
+    /// A consumer's longest wait, in milliseconds.
+    pub max_wait_ms: u64,
+    /// Clients that ask for offsets.
+    pub listers: u32,
+    /// Clients that create and delete topics of their own.
+    pub topic_makers: u32,
+    /// Clients that delete records.
+    pub trimmers: u32,
+    /// Clients that send garbage.
+    pub hostile: u32,
+}
+
+impl Swarm {
+    /// Draws the mix of a seed.
+    #[must_use]
+    pub fn draw(choices: &mut Choices) -> Self {
+        let broker = draw_broker(choices);
+        let mut swarm = Self {
+            broker,
+            disk: draw_disk(choices),
+            tearing: Tearing {
+                sector_bytes: pick(choices, 1, &[512, 512, 512, 4096]),
+                harsh: chance(choices, 2, 300_000),
+                garbage: chance(choices, 3, 400_000),
+            },
+            network: draw_network(choices),
+            crashes: Crashes {
+                limit: pick(choices, 4, &[0, 1, 2, 3, 5, 8]),
+                process: Odds(pick(choices, 5, &[0, 300_000, 500_000, 1_000_000])),
+                early: Odds(pick(choices, 6, &[0, 200_000, 600_000])),
+                mean_events: pick(choices, 7, &[100, 400, 1_500]),
+                graceful: Odds(pick(choices, 8, &[0, 0, 200_000])),
+            },
+            full_disk_every_ns: chance(choices, 9, 150_000).then_some(2 * SECOND),
+            wall_steps_every_ns: chance(choices, 10, 250_000).then_some(2 * SECOND),
+            workload: draw_workload(choices),
+            duration_ns: pick(choices, 11, &[2, 4, 8]) * SECOND,
+        };
+        if swarm.broker.durability == Durability::Os {
+            // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
+            // nothing could be judged after it.
+            swarm.disk.flush_error = Odds(0);
+            swarm.disk.full_flush = Odds(0);
+        }
+        swarm
+    }
+}
+
+/// Each draw has an entity of its own, so that a new one moves none of the others.
+fn pick<T: Copy>(choices: &mut Choices, entity: u64, from: &[T]) -> T {
+    choices.pick(Subsystem::Swarm, entity, from)
+}
+
+fn chance(choices: &mut Choices, entity: u64, odds: u32) -> bool {
+    choices.chance(Subsystem::Swarm, entity, Odds(odds))
+}
+
+fn draw_broker(choices: &mut Choices) -> BrokerConfig {
+    BrokerConfig {
+        durability: if chance(choices, 20, 100_000) {
+            Durability::Os
+        } else {
+            Durability::Fsync
+        },
+        advertise: Some(Endpoint {
+            host: "sim".to_owned(),
+            port: 9092,
+        }),
+        auto_create_topics: chance(choices, 21, 300_000),
+        metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),
+        log: LogConfig {
+            segment_bytes: pick(choices, 23, &[600, 2_000, 8_000, 64_000]),
+            segment_index_bytes: pick(choices, 24, &[48, 120, 4_096]),
+            index_interval_bytes: pick(choices, 25, &[1, 100, 500, 4_096]),
+            segment_ms: pick(
+                choices,
+                26,
+                &[1_000, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000],
+            ),
+            file_delete_delay_ms: pick(choices, 27, &[0, 500, 60_000]),
+            retention_ms: None,
+            ..LogConfig::default()
+        },
+        ..BrokerConfig::default()
+    }
+}
+
+fn draw_disk(choices: &mut Choices) -> DiskRates {
+    let rate = |choices: &mut Choices, entity, share, odds: &[u32]| {
+        if chance(choices, entity, share) {
+            Odds(pick(choices, entity, odds))
+        } else {
+            Odds(0)
+        }
+    };
+    DiskRates {
+        write_error: rate(choices, 30, 200_000, &[1_000, 10_000, 60_000]),
+        short_write: rate(choices, 31, 200_000, &[1_000, 10_000, 60_000]),
+        flush_error: rate(choices, 32, 350_000, &[2_000, 20_000, 100_000]),
+        shows_old: rate(choices, 33, 500_000, &[500_000, 1_000_000]),
+        evicts: rate(choices, 34, 500_000, &[500_000, 1_000_000]),
+        manage_error: rate(choices, 35, 150_000, &[1_000, 10_000, 50_000]),
+        read_error: rate(choices, 36, 100_000, &[1_000, 20_000]),
+        full_flush: rate(choices, 37, 500_000, &[200_000]),
+        latency: pick(
+            choices,
+            38,
+            &[
+                Latency::Fast,
+                Latency::Fast,
+                Latency::Slow,
+                Latency::Bimodal,
+            ],
+        ),
+    }
+}
+
+fn draw_network(choices: &mut Choices) -> NetworkRates {
+    let rate = |choices: &mut Choices, entity, share, odds: &[u32]| {
+        if chance(choices, entity, share) {
+            Odds(pick(choices, entity, odds))
+        } else {
+            Odds(0)
+        }
+    };
+    NetworkRates {
+        latency_ns: pick(
+            choices,
+            40,
+            &[20 * MICROSECOND, 200 * MICROSECOND, 3 * MILLISECOND],
+        ),
+        cut: rate(choices, 41, 400_000, &[100_000, 500_000]),
+        half_open: rate(choices, 42, 300_000, &[200_000, 500_000]),
+        stall: rate(choices, 43, 300_000, &[2_000, 20_000]),
+        refuse: rate(choices, 44, 200_000, &[100_000]),
+        slow_reader: rate(choices, 45, 300_000, &[20_000, 200_000]),
+    }
+}
+
+fn draw_workload(choices: &mut Choices) -> WorkloadMix {
+    let topics = pick(choices, 60, &[1, 1, 2, 3]);
+    WorkloadMix {
+        topics: (0..topics)
+            .map(|i| pick(choices, 61 + i, &[1, 1, 2, 3]))
+            .collect(),
+        producers: pick(choices, 70, &[1, 2, 3, 4]),
+        acks: pick::<&[i16]>(
+            choices,
+            71,
+            &[&[-1], &[-1, 1], &[-1, 1, 0], &[1], &[-1, -1, -1, 0]],
+        )
+        .to_vec(),
+        max_in_flight: pick(choices, 72, &[1, 2, 5, 10]),
+        max_records: pick(choices, 73, &[1, 3, 20]),
+        max_value_bytes: pick(choices, 74, &[0, 30, 300, 3_000]),
+        pause_ns: pick(choices, 75, &[3, 20, 60]) * MILLISECOND,
+        consumers: pick(choices, 76, &[0, 1, 2, 4]),
+        max_wait_ms: pick(choices, 77, &[0, 50, 500, 2_000]),
+        listers: pick(choices, 78, &[0, 0, 1]),
+        topic_makers: pick(choices, 79, &[0, 0, 1]),
+        trimmers: pick(choices, 80, &[0, 0, 0, 1]),
+        hostile: pick(choices, 81, &[0, 0, 0, 1]),
+    }
+}

@@ -1,0 +1,195 @@
+//! The clients of a run. They speak real frames through the core's codec and know nothing of the
+//! broker but what its answers say.
+//!
+//! # What the workload never produces yet
+//!
+//! - Produce: transactional ids, idempotent producers (they come with producer ids), record
+//!   headers.
+//! - Fetch: sessions, followers' fields, racks, `last_fetched_epoch`.
+//! - CreateTopics: assignments, configs. CreatePartitions and the config APIs: nothing.
+//!
+//! A client is a [`Client`]: a state machine that the world hands its events to. The client state
+//! machines of the core plug in at the same place.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use odradek_core::ids::{ConnectionId, TopicId};
+use odradek_core::time::{Mono, Now};
+
+use crate::choices::{Choices, Odds, Subsystem};
+use crate::network::{Arrival, Network};
+use crate::swarm::WorkloadMix;
+
+pub mod consumer;
+pub mod founder;
+pub mod hostile;
+pub mod lister;
+pub mod producer;
+pub mod session;
+pub mod topic_maker;
+pub mod trimmer;
+pub mod verifier;
+
+/// A client, as the world drives it.
+pub trait Client: fmt::Debug {
+    /// The run begins.
+    fn start(&mut self, cx: &mut ClientContext<'_>);
+    /// A timer that it set has come.
+    fn timer(&mut self, tag: u64, cx: &mut ClientContext<'_>);
+    /// Bytes arrived.
+    fn bytes(&mut self, connection: ConnectionId, bytes: Bytes, cx: &mut ClientContext<'_>);
+    /// A connection is gone, or was refused.
+    fn closed(&mut self, connection: ConnectionId, cx: &mut ClientContext<'_>);
+    /// Faults are over: finish what is under way, begin nothing new.
+    fn finish(&mut self, cx: &mut ClientContext<'_>);
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool;
+}
+
+/// What a client may do, and what it knows.
+#[derive(Debug)]
+pub struct ClientContext<'a> {
+    /// Its place among the clients of the run.
+    pub client: usize,
+    /// The time.
+    pub now: Now,
+    /// Its decisions.
+    pub choices: &'a mut Choices,
+    /// What all clients know of topics.
+    pub catalog: &'a mut Catalog,
+    /// The network.
+    pub network: &'a mut Network,
+    /// What will arrive because of what it did.
+    pub arrivals: &'a mut Vec<(Mono, ConnectionId, Arrival)>,
+    /// The timers it set: delay in nanoseconds, and tag.
+    pub timers: &'a mut Vec<(u64, u64)>,
+    /// What it has to complain about: an answer that breaks the protocol.
+    pub complaints: &'a mut Vec<String>,
+}
+
+/// What clients know of topics.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// The topics that are there from the beginning, with their numbers of partitions.
+    pub topics: Vec<(String, i32)>,
+    /// Ids, where an answer has told.
+    pub ids: BTreeMap<String, TopicId>,
+    /// The largest high watermark that an answer has told, by topic and partition.
+    pub high_watermarks: BTreeMap<(String, i32), i64>,
+}
+
+impl ClientContext<'_> {
+    /// Connects to the first node.
+    pub fn connect(&mut self) -> ConnectionId {
+        let (id, arrivals) = self
+            .network
+            .connect(self.client, 0, self.now.mono, self.choices);
+        self.arrive(id, arrivals);
+        id
+    }
+
+    /// Sends bytes.
+    pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) {
+        let arrivals = self
+            .network
+            .send_to_broker(connection, bytes, self.now.mono, self.choices);
+        self.arrive(connection, arrivals);
+    }
+
+    /// Closes a connection.
+    pub fn close(&mut self, connection: ConnectionId) {
+        let arrivals = self
+            .network
+            .close_by_client(connection, self.now.mono, self.choices);
+        self.arrive(connection, arrivals);
+    }
+
+    /// Leaves a connection without a word.
+    pub fn vanish(&mut self, connection: ConnectionId) {
+        self.network.vanish(connection);
+    }
+
+    /// Sets a timer.
+    pub fn after(&mut self, delay_ns: u64, tag: u64) {
+        self.timers.push((delay_ns, tag));
+    }
+
+    /// Whether something happens.
+    pub fn chance(&mut self, odds: u32) -> bool {
+        self.choices
+            .chance(Subsystem::Client, self.client as u64, Odds(odds))
+    }
+
+    /// A number from `low` up to and including `high`.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        self.choices
+            .between(Subsystem::Client, self.client as u64, low, high)
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        self.choices
+            .pick(Subsystem::Client, self.client as u64, from)
+    }
+
+    /// A pause around `mean`.
+    pub fn pause(&mut self, mean_ns: u64) -> u64 {
+        self.choices
+            .exponential(Subsystem::Client, self.client as u64, mean_ns)
+    }
+
+    /// One of the partitions that are there from the beginning.
+    pub fn pick_partition(&mut self) -> (String, i32) {
+        let all: Vec<(usize, i32)> = self
+            .catalog
+            .topics
+            .iter()
+            .enumerate()
+            .flat_map(|(i, (_, partitions))| (0..*partitions).map(move |p| (i, p)))
+            .collect();
+        let (topic, partition) = self.pick(&all);
+        (self.catalog.topics[topic].0.clone(), partition)
+    }
+
+    fn arrive(&mut self, id: ConnectionId, arrivals: crate::network::Arrivals) {
+        self.arrivals
+            .extend(arrivals.into_iter().map(|(at, arrival)| (at, id, arrival)));
+    }
+}
+
+/// The clients of a mix, in a fixed order.
+#[must_use]
+pub fn clients(mix: &WorkloadMix) -> Vec<Box<dyn Client>> {
+    let mut clients: Vec<Box<dyn Client>> = vec![Box::new(founder::Founder::default())];
+    for _ in 0..mix.producers {
+        clients.push(Box::new(producer::Producer::new(mix)));
+    }
+    for _ in 0..mix.consumers {
+        clients.push(Box::new(consumer::Consumer::new(mix)));
+    }
+    for _ in 0..mix.listers {
+        clients.push(Box::new(lister::Lister::default()));
+    }
+    for _ in 0..mix.topic_makers {
+        clients.push(Box::new(topic_maker::TopicMaker::default()));
+    }
+    for _ in 0..mix.trimmers {
+        clients.push(Box::new(trimmer::Trimmer::default()));
+    }
+    for _ in 0..mix.hostile {
+        clients.push(Box::new(hostile::Hostile::default()));
+    }
+    clients
+}
+
+/// The topics of a mix.
+#[must_use]
+pub fn topics(mix: &WorkloadMix) -> Vec<(String, i32)> {
+    mix.topics
+        .iter()
+        .enumerate()
+        .map(|(i, partitions)| (format!("topic{i}"), *partitions))
+        .collect()
+}

@@ -1,0 +1,73 @@
+//! A node: a disk that outlives its processes, and the process on it, if one runs.
+
+use odradek_core::broker::Broker;
+use odradek_core::time::Mono;
+
+use crate::disk::Disk;
+use crate::disk::faults::DiskFaults;
+use crate::host::connections::Connections;
+use crate::host::files::Files;
+use crate::oracle::Death;
+use crate::swarm::Swarm;
+
+/// One machine.
+#[derive(Debug)]
+pub struct Node {
+    /// The process: the same type as in production.
+    pub broker: Option<Broker>,
+    /// Counts its processes; events of an earlier life are void.
+    pub life: u64,
+    /// The files that the process has open, and what it is doing to them.
+    pub files: Files,
+    /// The connections of the process.
+    pub connections: Connections,
+    /// The disk.
+    pub disk: Disk,
+    /// The dice of the disk.
+    pub disk_faults: DiskFaults,
+    /// Whether connections are accepted.
+    pub accepts: bool,
+    /// A graceful stop is under way.
+    pub is_stopping: bool,
+    /// When the process dies, and how.
+    pub crash: Option<Crash>,
+    /// The deadline that is scheduled.
+    pub deadline: Option<Mono>,
+    /// Faults that struck this process: what may excuse it for giving up.
+    pub faults_in_life: u64,
+}
+
+/// A death foretold.
+#[derive(Clone, Copy, Debug)]
+pub struct Crash {
+    /// After so many more effects, executions and reports.
+    pub countdown: u64,
+    /// How; `None` is a graceful stop.
+    pub death: Option<Death>,
+}
+
+impl Node {
+    /// A node with an empty disk.
+    #[must_use]
+    pub fn new(swarm: &Swarm) -> Self {
+        Self {
+            broker: None,
+            life: 0,
+            files: Files::default(),
+            connections: Connections::default(),
+            disk: Disk::new(),
+            disk_faults: DiskFaults::new(swarm.disk),
+            accepts: false,
+            is_stopping: false,
+            crash: None,
+            deadline: None,
+            faults_in_life: 0,
+        }
+    }
+
+    /// Whether clients are served.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.broker.is_some() && self.accepts && !self.is_stopping
+    }
+}

@@ -1,0 +1,211 @@
+//! Processes: how they start, and how they end.
+
+use odradek_core::broker::Broker;
+use odradek_core::ids::ConnectionId;
+use odradek_core::input::Input;
+
+use super::node::Crash;
+use super::{Event, Phase, World};
+use crate::choices::{Odds, Subsystem};
+use crate::clock::MILLISECOND;
+use crate::oracle::{Check, Death, Mark};
+
+impl World {
+    /// Starts a process on a node.
+    pub(super) fn start(&mut self, number: usize) {
+        if self.nodes[number].broker.is_some() {
+            return;
+        }
+        let mut seed = [0; 32];
+        let life = self.nodes[number].life + 1;
+        self.choices
+            .dice(Subsystem::BrokerSeed, life)
+            .fill(&mut seed);
+        let crash = self.draw_crash(life);
+        let node = &mut self.nodes[number];
+        node.life = life;
+        node.crash = crash;
+        node.deadline = None;
+        node.faults_in_life = u64::from(node.disk.free_bytes().is_some());
+        node.broker = Some(Broker::with_bugs(
+            self.swarm.broker.clone(),
+            seed,
+            self.bugs,
+        ));
+        self.counts.starts += 1;
+        self.oracle.starting(&self.nodes[number].disk);
+        self.step(number, Input::Start);
+    }
+
+    /// When and how this life ends, if it is not to last.
+    fn draw_crash(&mut self, life: u64) -> Option<Crash> {
+        let rates = self.swarm.crashes;
+        let so_far = self.counts.crashes + self.counts.power_losses + self.counts.stops;
+        if self.phase != Phase::Faults || so_far >= u64::from(rates.limit) {
+            return None;
+        }
+        let early = self.choices.chance(Subsystem::Crash, life, rates.early);
+        let countdown = if early {
+            self.choices.between(Subsystem::Crash, life, 1, 60)
+        } else {
+            1 + self
+                .choices
+                .exponential(Subsystem::Crash, life, rates.mean_events)
+        };
+        let graceful = !early
+            && self
+                .choices
+                .chance(Subsystem::Restart, life, rates.graceful);
+        let death = if graceful {
+            None
+        } else if self.choices.chance(Subsystem::Crash, life, rates.process) {
+            Some(Death::Process)
+        } else {
+            Some(Death::Power)
+        };
+        Some(Crash { countdown, death })
+    }
+
+    /// One more moment at which the process could die. Whether it does.
+    pub(super) fn may_die(&mut self, number: usize) -> bool {
+        let Some(crash) = &mut self.nodes[number].crash else {
+            return false;
+        };
+        crash.countdown = crash.countdown.saturating_sub(1);
+        if crash.countdown > 0 {
+            return false;
+        }
+        let death = crash.death;
+        match death {
+            Some(death) => {
+                self.die(number, death);
+                true
+            }
+            None => {
+                self.nodes[number].crash = None;
+                let life = self.nodes[number].life;
+                // Not in the middle of a step: as the next event.
+                self.clock.after(0, Event::Stop { node: number, life });
+                false
+            }
+        }
+    }
+
+    /// Stops a process gracefully.
+    pub(super) fn stop(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        if node.broker.is_none() || node.is_stopping {
+            return;
+        }
+        node.is_stopping = true;
+        self.counts.stops += 1;
+        self.oracle.stopping();
+        if self.phase == Phase::Faults {
+            // It may die while it stops.
+            let life = node.life;
+            if self.choices.chance(Subsystem::Restart, life, Odds(300_000)) {
+                let countdown = self.choices.between(Subsystem::Restart, life, 1, 80);
+                let death = if self.choices.between(Subsystem::Restart, life, 0, 1) == 0 {
+                    Death::Process
+                } else {
+                    Death::Power
+                };
+                self.nodes[number].crash = Some(Crash {
+                    countdown,
+                    death: Some(death),
+                });
+            }
+        }
+        self.step(number, Input::Stop);
+    }
+
+    /// The process says that its graceful stop is over.
+    pub(super) fn stopped(&mut self, number: usize) {
+        self.oracle.mark(Mark::StoppedGracefully);
+        self.end_life(number, None);
+        self.oracle.stopped(&self.nodes[number].disk);
+        let life = self.nodes[number].life;
+        if self.choices.chance(Subsystem::Restart, life, Odds(300_000)) {
+            // What was marked clean must survive this too.
+            self.counts.power_losses += 1;
+            self.lose_power(number);
+        }
+        self.restart_later(number);
+    }
+
+    /// The process says that it cannot go on.
+    pub(super) fn fatal(&mut self, number: usize, message: &str) {
+        self.oracle.mark(Mark::Fatal);
+        if self.nodes[number].faults_in_life == 0 {
+            self.oracle.violate(
+                Check::FatalWithoutFault,
+                format!("nothing was wrong with the disk, and the broker ends: {message}"),
+            );
+        }
+        self.end_life(number, Some(Death::Process));
+        self.restart_later(number);
+    }
+
+    /// The process dies where it stands.
+    fn die(&mut self, number: usize, death: Death) {
+        match death {
+            Death::Process => {
+                self.counts.crashes += 1;
+                self.say(format_args!("* the process is killed"));
+            }
+            Death::Power => {
+                self.counts.power_losses += 1;
+                self.say(format_args!("* the power goes"));
+            }
+        }
+        self.end_life(number, Some(death));
+        if death == Death::Power {
+            self.lose_power(number);
+        }
+        self.restart_later(number);
+    }
+
+    fn end_life(&mut self, number: usize, death: Option<Death>) {
+        let node = &mut self.nodes[number];
+        node.broker = None;
+        node.accepts = false;
+        node.is_stopping = false;
+        node.crash = None;
+        let files = std::mem::take(&mut node.files);
+        files.die(&mut node.disk, &mut self.choices);
+        let connections: Vec<ConnectionId> = node.connections.ids().collect();
+        for connection in connections {
+            self.nodes[number].connections.close(connection);
+            let now = self.clock.mono();
+            let arrivals = self
+                .network
+                .close_by_broker(connection, now, &mut self.choices);
+            self.travel(connection, arrivals);
+        }
+        self.oracle.ended(death);
+    }
+
+    fn lose_power(&mut self, number: usize) {
+        let loss = self.nodes[number]
+            .disk
+            .lose_power(self.swarm.tearing, &mut self.choices);
+        if loss.files_torn > 0 {
+            self.oracle.mark(Mark::FileTorn);
+        }
+        if loss.names_lost > 0 {
+            self.oracle.mark(Mark::NameLost);
+        }
+        self.say(format_args!(
+            "* left of the disk: {} files changed, {} torn, {} names lost",
+            loss.files_changed, loss.files_torn, loss.names_lost
+        ));
+    }
+
+    fn restart_later(&mut self, number: usize) {
+        let life = self.nodes[number].life;
+        let after = self
+            .choices
+            .exponential(Subsystem::Restart, life, 30 * MILLISECOND);
+        self.clock.after(after, Event::Start { node: number });
+    }
+}
