@@ -2,6 +2,9 @@
 //! signals, its exit codes.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod harness;
+#[path = "support/serve.rs"]
+mod serve;
 mod support;
 
 use std::fs;
@@ -11,7 +14,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use support::{Ran, Serve, finish, odradek, run, wait};
+use serve::Serve;
+use support::{Ran, finish, odradek, run, wait};
 use tempfile::TempDir;
 
 fn broker() -> (TempDir, Serve) {
@@ -37,6 +41,8 @@ fn every_command_has_help_with_examples_and_exit_codes() {
         &["topic", "delete"],
         &["produce"],
         &["consume"],
+        &["topic"],
+        &["log"],
         &["log", "dump"],
         &["log", "verify"],
         &[],
@@ -99,7 +105,7 @@ fn the_start_up_line_says_address_directory_and_durability() {
     let data = dir.path().join("data");
     let broker = Serve::start(&data);
     let expected = format!(
-        "odradek listening on {}, data in {}, durability fsync\n",
+        "odradek listening on {}, data in {}, durability fsync",
         broker.address,
         text(&data)
     );
@@ -111,11 +117,7 @@ fn the_start_up_line_says_address_directory_and_durability() {
     assert!(logs.contains("INFO odradek::"), "{logs}");
 
     let broker = Serve::start_with(&data, &["--durability", "os"]);
-    assert!(
-        broker.line.ends_with(", durability os\n"),
-        "{}",
-        broker.line
-    );
+    assert!(broker.line.ends_with(", durability os"), "{}", broker.line);
 }
 
 #[test]
@@ -392,17 +394,15 @@ fn sigterm_and_sigint_leave_a_clean_marker_and_a_kill_does_not() {
             "it is removed before anything is appended"
         );
         broker.run_with(&["produce", "t"], b"x\n").ok();
-        broker.signal(signal);
-        let (code, logs) = broker.wait();
+        let (code, logs) = broker.end(signal);
         assert_eq!(code, Some(0), "{logs}");
         assert!(marker.exists(), "{signal:?}");
         let verified = run(&["log", "verify", text(dir.path())]).ok();
         assert!(verified.stdout.contains("t-0: "), "{}", verified.stdout);
     }
-    let mut broker = Serve::start(dir.path());
+    let broker = Serve::start(dir.path());
     broker.run_with(&["produce", "t"], b"x\n").ok();
-    broker.signal(Signal::KILL);
-    assert_eq!(broker.wait().0, None);
+    assert_eq!(broker.end(Signal::KILL).0, None);
     assert!(!marker.exists());
     let broker = Serve::start(dir.path());
     let ran = broker
@@ -448,7 +448,7 @@ fn the_advertised_address_is_what_it_is_told() {
     );
 
     // Listening on all interfaces, clients are told the address that they connected to.
-    let broker = Serve::start_with(&dir.path().join("w"), &["--listen", "0.0.0.0:0"]);
+    let broker = Serve::start_everywhere(&dir.path().join("w"));
     let port = broker.address.port();
     let bootstrap = format!("127.0.0.1:{port}");
     let args = ["produce", "t", "--bootstrap", &bootstrap];

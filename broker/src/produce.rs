@@ -311,7 +311,7 @@ impl<'a> Sender<'a> {
                 self.failed
             ))),
             Some(why) => Err(Failure::failed(format!(
-                "{why} ({} before it acknowledged)",
+                "{why} ({} acknowledged)",
                 output::counted(self.sent, "record", "records")
             ))),
         }
