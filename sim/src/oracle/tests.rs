@@ -111,7 +111,8 @@ impl Scene {
 
     fn answer(&mut self, version: i16, body: impl Into<ResponseBody>) {
         let frame = flat(&encode_response(self.last_request, version, &body.into()));
-        self.oracle.answered(ConnectionId(1), Some(&frame), &self.disk);
+        self.oracle
+            .answered(ConnectionId(1), Some(&frame), &self.disk);
     }
 
     fn produce(&mut self, sent: &[u8]) {

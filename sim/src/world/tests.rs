@@ -24,7 +24,9 @@ fn seeds_differ() {
 
 #[test]
 fn a_run_does_something() {
-    let outcomes: Vec<_> = (0..10).map(|seed| run(seed, Bugs::NONE, Keep::None)).collect();
+    let outcomes: Vec<_> = (0..10)
+        .map(|seed| run(seed, Bugs::NONE, Keep::None))
+        .collect();
     assert!(outcomes.iter().all(|outcome| outcome.violation.is_none()));
     assert!(outcomes.iter().map(|o| o.acked_batches).sum::<u64>() > 100);
     assert!(outcomes.iter().map(|o| o.full_fetches).sum::<u64>() > 100);
