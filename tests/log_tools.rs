@@ -257,7 +257,7 @@ fn a_data_directory_is_verified_log_by_log() {
         "{}",
         ran.stdout
     );
-    assert!(ran.stdout.contains("users-3: 1 segments"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("users-3: 1 segment,"), "{}", ran.stdout);
     assert!(
         ran.stdout.ends_with("2 logs: 1 sound, 1 damaged\n"),
         "{}",

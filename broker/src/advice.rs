@@ -18,6 +18,10 @@ pub(crate) fn explain(what: &str, error: &ClientError) -> String {
             what: Timeout::Request | Timeout::Metadata,
             last: None,
         } => format!("{what}: {error}; is the broker alive? --timeout waits longer"),
+        // What the broker said last is why it never came about.
+        ClientError::TimedOut {
+            last: Some(code), ..
+        } => with_next_step(format!("{what}: {error}"), *code),
         _ => format!("{what}: {error}"),
     }
 }
@@ -28,9 +32,13 @@ pub(crate) fn refused(what: &str, code: ErrorCode, message: Option<&str>) -> Str
         Some(message) if !message.is_empty() => format!("{code:?}: {message}"),
         _ => code.to_string(),
     };
+    with_next_step(format!("{what}: {why}"), code)
+}
+
+fn with_next_step(text: String, code: ErrorCode) -> String {
     match next_step(code) {
-        "" => format!("{what}: {why}"),
-        next => format!("{what}: {why}; {next}"),
+        "" => text,
+        next => format!("{text}; {next}"),
     }
 }
 

@@ -20,6 +20,12 @@ use crate::output::OutputFormat;
 
 /// Looks at the files of a log, without a broker.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  odradek log verify odradek-data                checks everything in a data directory
+  odradek log dump odradek-data/orders-0         prints a partition's batches and records
+
+Exit codes: 0 all is well, 1 damage was found or a file cannot be read, 2 wrong usage.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -77,6 +77,11 @@ impl Output {
     }
 }
 
+/// `1 record`, `2 records`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Writes a line to standard error; nothing can be done if that fails.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");

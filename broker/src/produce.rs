@@ -300,20 +300,19 @@ impl<'a> Sender<'a> {
             }))?;
             out.flush()?;
         } else if output::stderr_is_terminal() {
-            output::note(&format!(
-                "{} records sent to {}",
-                self.sent, self.args.topic
-            ));
+            let records = output::counted(self.sent, "record", "records");
+            output::note(&format!("{records} sent to {}", self.args.topic));
         }
         match &self.first_failure {
             None => Ok(()),
             Some(why) if self.failed > 1 => Err(Failure::failed(format!(
-                "{why} ({} records were acknowledged, {} were not)",
-                self.sent, self.failed
+                "{why} ({} acknowledged, {} not)",
+                output::counted(self.sent, "record", "records"),
+                self.failed
             ))),
             Some(why) => Err(Failure::failed(format!(
-                "{why} ({} records were acknowledged)",
-                self.sent
+                "{why} ({} acknowledged)",
+                output::counted(self.sent, "record", "records")
             ))),
         }
     }

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use clap::ValueEnum;
-use odradek_core::broker::Broker;
 use odradek_core::log::Durability;
 use odradek_io::limits;
-use odradek_io::server::{Server, ServerOptions};
+use odradek_io::server::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
@@ -108,17 +107,14 @@ fn serve(args: &Args, settings: Settings) -> Result<(), Failure> {
 
 async fn until_stopped(durability: DurabilityArg, settings: Settings) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let mut seed = [0; 32];
-    fill_random(&mut seed)?;
-    let data_dir = settings.data_dir.clone();
-    let options = ServerOptions {
-        data_dir: settings.data_dir.clone(),
-        listen: settings.listen,
-        limits: settings.limits(),
-    };
-    let broker = Broker::new(settings.config, seed);
+    let Settings {
+        data_dir,
+        listen,
+        config,
+        ..
+    } = settings;
     let mut server = tokio::select! {
-        started = Server::start(broker, options) => {
+        started = Server::start_broker(config, data_dir.clone(), listen) => {
             started.map_err(|error| Failure::failed(format!("cannot start: {error}")))?
         }
         name = signals.next() => {
@@ -165,18 +161,6 @@ fn announce(server: &Server, data_dir: &Path, durability: DurabilityArg) {
         tracing::debug!(target: "odradek::serve", "standard output is closed");
     }
     tracing::info!(target: "odradek::serve", "{line}");
-}
-
-/// Random bytes from the system, the seed of topic ids and the cluster's id.
-fn fill_random(mut bytes: &mut [u8]) -> Result<(), Failure> {
-    use rustix::rand::{GetRandomFlags, getrandom};
-    while !bytes.is_empty() {
-        let got = getrandom(&mut *bytes, GetRandomFlags::empty()).map_err(|error| {
-            Failure::failed(format!("the system gives no random bytes: {error}"))
-        })?;
-        bytes = bytes.get_mut(got..).unwrap_or_default();
-    }
-    Ok(())
 }
 
 /// The signals that ask the broker to stop.

@@ -42,6 +42,9 @@ pub(crate) struct ConnectArgs {
     log: Option<String>,
 }
 
+/// What a look-up found, in the order of the question.
+pub(crate) type FoundOffsets = Vec<(TopicPartition, Result<FoundOffset, ClientError>)>;
+
 /// How long a close may take: whatever matters has been awaited before.
 const CLOSE: Duration = Duration::from_secs(1);
 
@@ -80,7 +83,9 @@ impl Session {
         config.request_timeout_ms = args.timeout_ms();
         config.producer.max_block_ms = args.timeout_ms();
         tune(&mut config);
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        // A thread of its own for the sockets: whoever feeds the client never waits for them.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
@@ -156,7 +161,7 @@ impl Session {
     pub(crate) fn offsets(
         &self,
         wanted: Vec<(TopicPartition, OffsetSpec)>,
-    ) -> Result<Vec<(TopicPartition, Result<FoundOffset, ClientError>)>, Failure> {
+    ) -> Result<FoundOffsets, Failure> {
         let count = wanted.len();
         let found = self.block_on(self.consumer().offsets(wanted, self.timeout));
         if found.len() == count {

@@ -12,6 +12,14 @@ use crate::failure::Failure;
 
 /// Creates, shows, changes and deletes topics.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  odradek topic create orders --partitions 3 --config retention.ms=86400000
+  odradek topic describe orders
+  odradek topic alter orders --partitions 6
+  odradek topic delete orders
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

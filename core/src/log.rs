@@ -39,6 +39,7 @@ mod load;
 pub mod load_plan;
 pub mod offset_index;
 mod read;
+mod rebuild;
 mod recent;
 pub mod recovery_point;
 mod reopen;

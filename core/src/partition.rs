@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::connection::RequestId;
 use crate::context::Context;
 use crate::ids::{LeaderEpoch, Offset, TopicId};
-use crate::log::{AppendError, AppendInfo, Log, LogState};
+use crate::log::{AppendError, AppendInfo, Log};
 use crate::record::batch::CheckedBatch;
 use crate::wire::ErrorCode;
 
@@ -119,11 +119,10 @@ impl Partition {
 
     /// Whether it can be read now.
     pub(crate) fn check_readable(&self) -> Result<(), ErrorCode> {
-        match self.log.state() {
-            LogState::Ready | LogState::StorageFailed(_) | LogState::Reopening(_) => Ok(()),
-            LogState::Loading | LogState::Offline(_) | LogState::Closed => {
-                Err(ErrorCode::KAFKA_STORAGE_ERROR)
-            }
+        if self.log.is_readable() {
+            Ok(())
+        } else {
+            Err(ErrorCode::KAFKA_STORAGE_ERROR)
         }
     }
 

@@ -9,6 +9,8 @@
 mod answer;
 mod link;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::io;
@@ -36,7 +38,8 @@ use self::shared::Shared;
 use crate::server::random_seed;
 
 /// A client of a cluster. Cheap to clone; the connections end when the last clone, and the last
-/// handle that came from one, are dropped.
+/// handle that came from one, are dropped. What was not sent by then is lost, and whoever waits for
+/// it is told [`Outcome::Unknown`]: [`Client::close`] is the way to end well.
 #[derive(Clone, Debug)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -122,7 +125,10 @@ impl Producer {
     /// whether or not the [`Delivery`] is awaited.
     pub async fn send(&self, record: ProducerRecord) -> Delivery {
         let shared = &self.handle.shared;
-        let mut record = record;
+        let mut record = match shared.try_produce(record) {
+            Ok(outcome) => return Delivery { outcome },
+            Err(refused) => refused,
+        };
         loop {
             // From here on no room that becomes free is missed.
             let room = shared.room();

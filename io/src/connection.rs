@@ -30,8 +30,10 @@ use crate::server::Shared;
 
 /// After so many bytes of requests other tasks get their turn.
 const TURN_BYTES: usize = 512 << 10;
-/// What a request costs beside its bytes, in that account.
-const TURN_PER_REQUEST_BYTES: usize = 8 << 10;
+/// What arrived together is written and answered together, up to so many bytes.
+const TOGETHER_BYTES: usize = 128 << 10;
+/// What a request weighs beside its bytes in both accounts.
+const REQUEST_BYTES: usize = 4 << 10;
 /// While others wait for memory, half a frame that does not grow for so long closes its connection.
 const STALLED: Duration = Duration::from_secs(10);
 
@@ -201,13 +203,33 @@ impl<G: Guest> Session<'_, G> {
     /// Runs the step for every whole frame. Says whether more are there, after a fair share.
     fn hand_over(&mut self) -> Result<bool, End> {
         let mut turn = 0;
-        self.buffered = true;
-        while !self.client.outbox.is_busy() {
+        loop {
+            let (inputs, bytes, end) = self.take_requests();
+            if !inputs.is_empty() {
+                self.shared.driver.steps(inputs);
+            }
+            if let Some(end) = end {
+                return Err(end);
+            }
+            turn += bytes;
+            if bytes == 0 || !self.buffered {
+                return Ok(false);
+            }
             if turn >= TURN_BYTES {
                 return Ok(true);
             }
+        }
+    }
+
+    /// The requests that have arrived, as many as belong into one step of work, and what they
+    /// weigh.
+    fn take_requests(&mut self) -> (Vec<G::Input>, usize, Option<End>) {
+        let mut inputs = Vec::new();
+        let mut bytes = 0;
+        self.buffered = true;
+        while bytes < TOGETHER_BYTES && !self.client.outbox.is_busy() {
             let frame = match self.reader.next_frame() {
-                Err(error) => return Err(End::Us(error.to_string())),
+                Err(error) => return (inputs, bytes, Some(End::Us(error.to_string()))),
                 Ok(Some(frame)) => frame,
                 Ok(None) => {
                     self.buffered = false;
@@ -219,13 +241,11 @@ impl<G: Guest> Session<'_, G> {
                 self.shared.driver.budget.yield_privilege(self.client.id.0);
             }
             self.remember_client_id(&frame);
-            let size = frame.len() + 4;
-            turn += size + TURN_PER_REQUEST_BYTES;
-            let input = G::prepare(self.client.id, frame);
+            bytes += frame.len() + REQUEST_BYTES;
+            inputs.push(G::prepare(self.client.id, frame));
             self.client.outbox.asked();
-            self.shared.driver.step(input);
         }
-        Ok(false)
+        (inputs, bytes, None)
     }
 
     /// The name the client gives itself, for the log: every version of the request header has it

@@ -8,6 +8,8 @@ pub(crate) mod descriptors;
 mod error;
 mod flush;
 mod read_files;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};

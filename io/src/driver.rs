@@ -217,6 +217,18 @@ impl<G: Guest, H: Host> Driver<G, H> {
         self.carry_out(work);
     }
 
+    /// Hands over several inputs, and only then carries out what they ask for: what arrived
+    /// together is written and answered together.
+    pub(crate) fn steps(&self, inputs: Vec<G::Input>) {
+        let mut work = Work::new();
+        self.locked(|state| {
+            for input in inputs {
+                self.handle(state, input, &mut work);
+            }
+        });
+        self.carry_out(work);
+    }
+
     /// A client connected.
     pub(crate) fn open(
         &self,
@@ -352,7 +364,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 if let Some(client) = state.connections.get(&connection) {
                     let outgoing = self.pin(state, response);
                     client.outbox.push(outgoing);
-                    work.connections.push_back(client.clone());
+                    work.connection(client);
                 }
             }
             Effect::Close { connection } => {
@@ -556,6 +568,16 @@ impl<H: Host> Work<H> {
         Self {
             files: Vec::new(),
             connections: VecDeque::new(),
+        }
+    }
+
+    fn connection(&mut self, client: &Arc<Client<H>>) {
+        if !self
+            .connections
+            .back()
+            .is_some_and(|last| Arc::ptr_eq(last, client))
+        {
+            self.connections.push_back(client.clone());
         }
     }
 

@@ -7,3 +7,6 @@
 
 pub mod connections;
 pub mod files;
+
+#[cfg(test)]
+mod tests;

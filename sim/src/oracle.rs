@@ -362,3 +362,6 @@ impl LogModel {
         !self.directory.starts_with("__")
     }
 }
+
+#[cfg(test)]
+mod tests;

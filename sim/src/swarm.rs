@@ -109,8 +109,10 @@ impl Swarm {
             duration_ns: pick(choices, 11, &[2, 4, 8]) * SECOND,
         };
         if swarm.broker.durability == Durability::Os {
-            // What `os` does not promise is not judged, so it gets fewer of the seeds' faults.
+            // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
+            // nothing could be judged after it.
             swarm.disk.flush_error = Odds(0);
+            swarm.disk.full_flush = Odds(0);
         }
         swarm
     }

@@ -35,6 +35,9 @@ pub enum Keep {
 pub struct ChainedHash {
     a: u64,
     b: u64,
+    /// Text that does not fill a word yet.
+    part: u64,
+    part_bits: u32,
 }
 
 impl Trace {
@@ -57,6 +60,7 @@ impl Trace {
             Keep::None => {
                 // A hash does not fail to be written to.
                 let _ = self.hash.write_fmt(what);
+                self.hash.end_text();
                 return;
             }
             Keep::Last(n) => {
@@ -68,6 +72,7 @@ impl Trace {
         }
         let text = what.to_string();
         let _ = self.hash.write_str(&text);
+        self.hash.end_text();
         self.lines.push_back(format!("{at} {text}"));
     }
 
@@ -102,6 +107,8 @@ impl ChainedHash {
         Self {
             a: 0x6a09_e667_f3bc_c908,
             b: 0xbb67_ae85_84ca_a73b,
+            part: 0,
+            part_bits: 0,
         }
     }
 
@@ -110,6 +117,15 @@ impl ChainedHash {
         let product = (self.a ^ word) as u128 * 0x9e37_79b9_7f4a_7c15_u128;
         self.a = (product as u64) ^ self.b.rotate_left(23);
         self.b = self.b.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ (product >> 64) as u64 ^ word;
+    }
+
+    /// Ends a text, so that the next one is another.
+    pub const fn end_text(&mut self) {
+        let (word, bits) = (self.part, self.part_bits);
+        self.part = 0;
+        self.part_bits = 0;
+        self.word(word);
+        self.word(bits as u64);
     }
 
     /// Adds bytes. Their number counts too, so that pieces cannot run into each other.
@@ -134,11 +150,18 @@ impl Default for ChainedHash {
 }
 
 impl Write for ChainedHash {
-    /// Byte by byte, because formatting hands over pieces of any size, and the same text must give
-    /// the same hash however it is cut.
+    /// Formatting hands over pieces of any size, and the same text must give the same hash however
+    /// it is cut: so a word is added when it is full, and the rest at the end of the text.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            self.word(u64::from(byte));
+            self.part |= u64::from(byte) << self.part_bits;
+            self.part_bits += 8;
+            if self.part_bits == 64 {
+                let word = self.part;
+                self.part = 0;
+                self.part_bits = 0;
+                self.word(word);
+            }
         }
         Ok(())
     }

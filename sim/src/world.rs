@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use odradek_core::broker::inspect::Held;
 use odradek_core::bugs::Bugs;
 use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
@@ -491,9 +492,11 @@ impl World {
             Phase::Stop => {
                 if let Some(broker) = &self.nodes[0].broker {
                     let held = broker.held();
-                    if !self.nodes[0].is_stopping && held.connections == 0 {
-                        if (held.requests, held.produces, held.fetches, held.parked) != (0, 0, 0, 0)
-                        {
+                    let clean = held == Held::default();
+                    let late = self.clock.mono().0 + PHASE_BOUND_NS / 2 > self.phase_ends.0;
+                    // A produce that timed out stays parked until its flush is over.
+                    if !self.nodes[0].is_stopping && (clean || late) {
+                        if !clean {
                             let parked: Vec<String> = broker
                                 .partitions()
                                 .filter(|(_, partition)| partition.waiting() > 0)
@@ -568,3 +571,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

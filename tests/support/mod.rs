@@ -1,14 +1,10 @@
 //! The real program, run as a person or a script runs it.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process};
 
 /// Nothing here takes this long; a test that hangs must say so.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,107 +102,5 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
             panic!("the program does not end");
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A broker: the program's `serve`. Killed when it is dropped.
-pub(crate) struct Serve {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    stderr: Option<JoinHandle<String>>,
-    /// What it printed when it was ready.
-    pub(crate) line: String,
-    /// Where it listens.
-    pub(crate) address: SocketAddr,
-    /// Where its data is.
-    pub(crate) data_dir: PathBuf,
-}
-
-impl Serve {
-    /// Starts on a free port.
-    #[track_caller]
-    pub(crate) fn start(data_dir: &Path) -> Self {
-        Self::start_with(data_dir, &[])
-    }
-
-    /// Starts on a free port with more arguments.
-    #[track_caller]
-    pub(crate) fn start_with(data_dir: &Path, args: &[&str]) -> Self {
-        let dir = data_dir.to_str().unwrap();
-        let mut command = odradek(&["serve", "--listen", "127.0.0.1:0", "--data-dir", dir]);
-        let mut child = command
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stderr = read_all(child.stderr.take().unwrap());
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        if line.is_empty() {
-            wait(&mut child);
-            panic!("it did not start: {}", stderr.join().unwrap());
-        }
-        let address = line
-            .split([' ', ','])
-            .find_map(|word| word.parse().ok())
-            .unwrap_or_else(|| panic!("no address in {line:?}"));
-        Self {
-            child,
-            stdout,
-            stderr: Some(stderr),
-            line,
-            address,
-            data_dir: data_dir.to_owned(),
-        }
-    }
-
-    /// Its address for `--bootstrap`.
-    pub(crate) fn bootstrap(&self) -> String {
-        self.address.to_string()
-    }
-
-    /// Runs a command of the program against it.
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        self.run_with(args, b"")
-    }
-
-    /// Runs a command of the program against it, with something on its standard input.
-    pub(crate) fn run_with(&self, args: &[&str], input: &[u8]) -> Ran {
-        run_with(&[args, &["--bootstrap", &self.bootstrap()]].concat(), input)
-    }
-
-    /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// Asks it to stop with SIGTERM and waits for its end. The exit code, and its logs.
-    #[track_caller]
-    pub(crate) fn stop(mut self) -> (Option<i32>, String) {
-        self.signal(Signal::TERM);
-        self.wait()
-    }
-
-    /// Waits for its end. The exit code, and its logs.
-    #[track_caller]
-    pub(crate) fn wait(&mut self) -> (Option<i32>, String) {
-        let status = wait(&mut self.child);
-        let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "", "one line on standard output, and no more");
-        let logs = self.stderr.take().map(|thread| thread.join().unwrap());
-        (status.code(), logs.unwrap_or_default())
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

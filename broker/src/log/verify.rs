@@ -14,7 +14,7 @@ use super::index_check::IndexCheck;
 use super::layout::{self, FileKind, LogFiles, SegmentFiles, Target, unreadable};
 use super::segment::{FileBatch, MAX_DECOMPRESSED_BYTES, SegmentReader};
 use crate::failure::Failure;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Output, OutputFormat, counted};
 use crate::progress::{Progress, Unit};
 
 /// Of one segment, so many findings are told; the rest is counted.
@@ -366,8 +366,12 @@ impl Report {
             damage => format!("{damage} damaged places"),
         };
         out.line(format_args!(
-            "{}: {} segments, {} batches, {} records, {} bytes: {verdict}",
-            self.log, self.segments, self.batches, self.records, self.bytes
+            "{}: {}, {}, {}, {} bytes: {verdict}",
+            self.log,
+            counted(self.segments as u64, "segment", "segments"),
+            counted(self.batches, "batch", "batches"),
+            counted(self.records, "record", "records"),
+            self.bytes
         ))?;
         for finding in &self.findings {
             out.line(format_args!("  {finding}"))?;

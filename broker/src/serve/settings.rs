@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use odradek_core::input::Endpoint;
 use odradek_core::metadata::config::{BrokerConfig, ConfigProblem};
-use odradek_io::limits::Limits;
 
 use super::Args;
 use super::listeners::{check_advertised, client_listener, parse_listeners, resolve};
@@ -77,7 +75,6 @@ impl Settings {
         }
         config.durability = args.durability.into();
         config.advertise = advertise;
-        config.data_dir = data_dir.display().to_string();
         Ok(Self {
             data_dir,
             listen: resolve(&listen)
@@ -85,28 +82,6 @@ impl Settings {
             config,
             warnings,
         })
-    }
-
-    /// The bounds of the edge: as set, or as the process allows.
-    pub(super) fn limits(&self) -> Limits {
-        let number = |key: &str| self.config.properties.get(key)?.trim().parse::<i64>().ok();
-        let size = |key: &str| number(key).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        let mut limits = Limits::for_this_process();
-        if let Some(bytes) = size("socket.request.max.bytes") {
-            limits.max_request_bytes = bytes;
-        }
-        if let Some(bytes) = size("queued.max.request.bytes") {
-            limits.max_queued_request_bytes = bytes;
-        }
-        if let Some(count) = size("max.connections") {
-            // More than there are descriptors for would only fail later.
-            limits.max_connections = limits.max_connections.min(count);
-        }
-        if let Some(ms) = number("connections.max.idle.ms") {
-            // Kafka: negative is never.
-            limits.max_idle = u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis);
-        }
-        limits
     }
 }
 
@@ -280,22 +255,6 @@ mod tests {
         let settings = gather(&["--set", "num.io.threads=4"]).unwrap();
         assert_eq!(settings.warnings.len(), 1);
         assert!(settings.warnings[0].contains("num.io.threads"));
-    }
-
-    #[test]
-    fn bounds_of_the_edge_come_from_kafkas_keys() {
-        let settings = gather(&[
-            "--set",
-            "socket.request.max.bytes=1000",
-            "--set",
-            "max.connections=3",
-            "--set",
-            "connections.max.idle.ms=-1",
-        ]);
-        let limits = settings.unwrap().limits();
-        assert_eq!(limits.max_request_bytes, 1000);
-        assert_eq!(limits.max_connections, 3);
-        assert_eq!(limits.max_idle, Duration::MAX);
     }
 
     #[test]

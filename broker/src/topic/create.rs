@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::advice::refused;
 use crate::failure::Failure;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Output, OutputFormat, counted};
 use crate::serve::key_value;
 use crate::session::{ConnectArgs, Session};
 
@@ -116,6 +116,7 @@ fn told(
     } else if partitions < 0 {
         out.line(format_args!("{name}: created"))
     } else {
-        out.line(format_args!("{name}: created, {partitions} partitions"))
+        let partitions = counted(partitions.unsigned_abs().into(), "partition", "partitions");
+        out.line(format_args!("{name}: created, {partitions}"))
     }
 }

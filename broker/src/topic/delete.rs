@@ -60,7 +60,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let name = result.name.as_deref().unwrap_or_default();
         let deleted = result.error_code == ErrorCode::NONE;
         let missing = result.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-        if !deleted && !(missing && args.if_exists) {
+        let fine = deleted || (missing && args.if_exists);
+        if !fine {
             let what = format!("cannot delete '{name}'");
             let message = result.error_message.as_deref();
             failures.push(refused(&what, result.error_code, message));

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::alter::TOPIC_RESOURCE;
 use crate::advice::refused;
 use crate::failure::Failure;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Output, OutputFormat, counted};
 use crate::session::{ConnectArgs, Session};
 
 /// Kafka's code for a config that is as the program has it.
@@ -150,8 +150,8 @@ fn write_text(
     ranges: &BTreeMap<i32, Range>,
 ) -> Result<(), Failure> {
     out.line(format_args!(
-        "{name}: {} partitions, id {}",
-        topic.partitions.len(),
+        "{name}: {}, id {}",
+        counted(topic.partitions.len() as u64, "partition", "partitions"),
         topic.topic_id
     ))?;
     out.line("  PARTITION  LEADER  EPOCH  START OFFSET    END OFFSET       RECORDS")?;

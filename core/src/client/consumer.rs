@@ -7,7 +7,8 @@
 //!   A batch that does not read is an error, and is fetched again.
 //!
 //! Absent: groups, fetch sessions, aborted transactions (records are read uncommitted), truncation
-//! detection by OffsetForLeaderEpoch.
+//! detection by OffsetForLeaderEpoch, and a way to break off a fetch that waits: a seek to a
+//! partition of which one is in flight takes effect when that one is answered.
 
 mod assigned;
 mod fetch;
@@ -345,6 +346,8 @@ impl Consumer {
         self.lookups_ended(step, ended);
         self.serve_poll(step);
         self.send_fetches(step, metadata, network);
+        // What cannot be fetched is told at once, too.
+        self.serve_poll(step);
     }
 
     fn serve_poll(&mut self, step: &mut Step<'_>) {

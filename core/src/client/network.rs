@@ -3,6 +3,9 @@
 //! A broker answers the requests of one connection in their order, so a fetch that waits for
 //! records would hold up whatever is asked behind it. Fetches therefore have a connection of their
 //! own to each broker.
+//!
+//! Absent: waiting as long as `throttle_time_ms` says (a broker that throttles mutes the connection
+//! anyway), and fewer connections than brokers.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

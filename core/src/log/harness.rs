@@ -196,6 +196,12 @@ impl Harness {
         self.disk.cut_power();
     }
 
+    /// The power fails: of what was not flushed, any part may be on the disk.
+    pub(super) fn cut_power_harshly(&mut self, seed: u64) {
+        self.kill();
+        self.disk.cut_power_harshly(seed);
+    }
+
     /// A new process opens the log; everything it asks for is done.
     pub(super) fn open(&mut self, clean: bool) {
         self.begin_open(clean);
@@ -499,6 +505,51 @@ impl Disk {
             file.cached = file.durable.clone();
             file.dirty.clear();
         }
+    }
+
+    /// Each name that was not flushed is there or not; each sector that was not flushed is old or
+    /// new; a length is any between the old and the new one, over zeros where nothing was written.
+    fn cut_power_harshly(&mut self, seed: u64) {
+        const SECTOR: usize = 64;
+        let mut state = seed | 1;
+        let mut draw = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut left = BTreeMap::new();
+        let names: BTreeSet<_> = self.files.keys().chain(self.durable_names.keys()).collect();
+        for path in names {
+            let (cached, durable) = (self.files.get(path), self.durable_names.get(path));
+            let file = match (cached, durable) {
+                (Some(file), Some(_)) => file,
+                (Some(file), None) | (None, Some(file)) if draw(2) == 0 => file,
+                _ => continue,
+            };
+            let mut content = file.durable.clone();
+            let (short, long) = (
+                content.len().min(file.cached.len()),
+                content.len().max(file.cached.len()),
+            );
+            content.resize(short + draw(long - short + 1), 0);
+            for (from, to) in &file.dirty {
+                for sector in (*from..*to).step_by(SECTOR) {
+                    let end = (sector + SECTOR).min(*to).min(content.len());
+                    if draw(2) == 0 && sector < end && end <= file.cached.len() {
+                        content[sector..end].copy_from_slice(&file.cached[sector..end]);
+                    }
+                }
+            }
+            let file = File {
+                cached: content.clone(),
+                durable: content,
+                dirty: Vec::new(),
+            };
+            left.insert(path.clone(), file);
+        }
+        self.files = left.clone();
+        self.durable_names = left;
     }
 
     fn manage(&mut self, op: &FileOp) -> Result<(), DiskError> {

@@ -1,10 +1,10 @@
 //! Looks at what a log's directory holds and decides how to load it. A pure function of the files;
 //! it changes nothing.
 //!
-//! After a clean stop it reads the indexes of the active segment. After an unclean one it also walks
-//! the indexes of closed segments and the batches behind their last entries, so that a missing
-//! segment or a segment that lost its end is found; what lies above the recovery point is left to
-//! [`scan_segment`](super::scan_segment).
+//! After a clean stop it reads the indexes of the active segment. After an unclean one it also looks
+//! at the last index entries of closed segments and walks over the batches behind them, so that a
+//! missing segment or a segment that lost its end is found. What lies above the recovery point is
+//! left to [`scan_segment`](super::scan_segment).
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -19,10 +19,16 @@ use super::epoch_checkpoint::EpochCheckpoint;
 use super::error::{Damage, DamageKind};
 use super::file_names::{EPOCH_CHECKPOINT, FileName, SegmentFile};
 use super::index_builder::{IndexState, IndexedBatch};
+use super::offset_index::{self, OffsetEntry};
 use super::recovery_point::RecoveryPoint;
 use super::scan_segment::present;
-use super::{offset_index, time_index};
+use super::time_index::{self, TimeEntry};
 use crate::bugs::Bugs;
+
+/// How many bytes of closed segments' indexes are read whole after an unclean stop, the newest
+/// segments first. The others are checked at their first use: what an unclean start reads must not
+/// grow with the log.
+const FULL_CHECK_BYTES: u64 = 4 << 20;
 
 /// What to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,12 +277,11 @@ impl LoadLog {
         segments: &BTreeMap<Offset, Lengths>,
         plan: &mut LoadPlan,
     ) -> Result<(), DiskError> {
-        let mut next_bases = segments.keys().copied().skip(1);
-        for (&base, lengths) in segments.range(..plan.start.segment_base) {
-            // The last closed one ends where the recovery point's segment begins, be its file
-            // there or not.
-            let next = next_bases.next().unwrap_or(plan.start.segment_base);
-            let next = next.min(plan.start.segment_base);
+        // The last closed one ends where the recovery point's segment begins, be its file there or
+        // not.
+        let mut next = plan.start.segment_base;
+        let mut budget = FULL_CHECK_BYTES;
+        for (&base, lengths) in segments.range(..plan.start.segment_base).rev() {
             let index = lengths.index.unwrap_or(0);
             let time_index = lengths.time_index.unwrap_or(0);
             let mut found = FoundSegment {
@@ -293,13 +298,20 @@ impl LoadLog {
                 && time_index.is_multiple_of(time_index::ENTRY_BYTES)
                 && !plan.epochs_lost;
             if whole && !self.clean {
+                found.checked = index + time_index <= budget;
+                if found.checked {
+                    budget -= index + time_index;
+                }
                 whole = self.check_closed(files, &mut found, next)?;
             }
             if !whole {
                 plan.rebuild.push(base);
             }
             plan.closed.push(found);
+            next = base;
         }
+        plan.closed.reverse();
+        plan.rebuild.reverse();
         Ok(())
     }
 
@@ -312,17 +324,7 @@ impl LoadLog {
         next_base: Offset,
     ) -> Result<bool, DiskError> {
         let base = found.base;
-        let index = SegmentFile::Index.path(&self.dir, base);
-        let relative_end = (next_base.0 - base.0).unsigned_abs();
-        let Some(last_offset) =
-            offset_index::check(files, &index, found.offset_entries, found.length.0)?
-        else {
-            return Ok(false);
-        };
-        let time_index = SegmentFile::TimeIndex.path(&self.dir, base);
-        let Some(last_time) =
-            time_index::check(files, &time_index, found.time_entries, relative_end)?
-        else {
+        let Some((last_offset, last_time)) = self.last_entries(files, found, next_base)? else {
             return Ok(false);
         };
         let max_timestamp = last_time.map_or(-1, |entry| entry.timestamp);
@@ -362,8 +364,37 @@ impl LoadLog {
             expected = Some(header.next_offset());
         }
         found.max_timestamp = Some(max_timestamp);
-        found.checked = true;
         Ok(expected.unwrap_or(base) == next_base)
+    }
+
+    /// The last entries of both indexes; `None` if they cannot be right. Reads all entries before
+    /// them only if `found.checked` asks for it.
+    #[expect(clippy::type_complexity, reason = "an entry of each index, used once")]
+    fn last_entries(
+        &self,
+        files: &mut dyn ReadFiles,
+        found: &FoundSegment,
+        next_base: Offset,
+    ) -> Result<Option<(Option<OffsetEntry>, Option<TimeEntry>)>, DiskError> {
+        let index = SegmentFile::Index.path(&self.dir, found.base);
+        let time_index = SegmentFile::TimeIndex.path(&self.dir, found.base);
+        if found.checked {
+            let relative_end = (next_base.0 - found.base.0).unsigned_abs();
+            let offset = offset_index::check(files, &index, found.offset_entries, found.length.0)?;
+            let time = time_index::check(files, &time_index, found.time_entries, relative_end)?;
+            return Ok(offset.zip(time));
+        }
+        let offset = match found.offset_entries.checked_sub(1) {
+            Some(last) => offset_index::entry_at(files, &index, last)?,
+            None => None,
+        };
+        let time = match found.time_entries.checked_sub(1) {
+            Some(last) => time_index::entry_at(files, &time_index, last)?,
+            None => None,
+        };
+        let possible = offset.is_none_or(|entry| entry.position > 0)
+            && time.is_none_or(|entry| entry.timestamp >= 0);
+        Ok(possible.then_some((offset, time)))
     }
 
     /// The active segment, if it is as the clean stop left it.

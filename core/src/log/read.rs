@@ -168,6 +168,17 @@ impl Log {
         Some(segment.visible_bytes(limit).saturating_sub(position))
     }
 
+    /// Bytes from the beginning of a range up to `limit`, in the range's segment.
+    #[must_use]
+    pub fn bytes_from(&self, range: &ReadRange, limit: Offset) -> u64 {
+        if !self.is_readable() || range.first_offset < self.log_start_offset {
+            return 0;
+        }
+        self.segment_holding(range.first_offset)
+            .visible_bytes(limit.min(self.acked_end))
+            .saturating_sub(range.range.position.0)
+    }
+
     /// Whether `offset` lies in an older segment than the visible end: a waiting fetch then answers
     /// at once.
     #[must_use]
@@ -201,6 +212,11 @@ impl Log {
     ) -> Result<Option<TimestampOffset>, ReadError> {
         if !self.is_readable() {
             return Err(ReadError::Changed);
+        }
+        for base in &output.checked_indexes {
+            if let Some(segment) = self.segments.get_mut(base) {
+                segment.checked_indexes = true;
+            }
         }
         for base in &output.wrong_indexes {
             if let Some(segment) = self.segments.get_mut(base)
@@ -265,7 +281,9 @@ impl Log {
         }
     }
 
-    pub(super) const fn is_readable(&self) -> bool {
+    /// Whether anything can be read: it was loaded once in this life, and is not closed or offline.
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
         self.loaded
             && matches!(
                 self.state,

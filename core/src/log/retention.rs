@@ -105,10 +105,21 @@ impl Log {
     /// The persisted log start has reached `offset`: it becomes visible, and segments below it go.
     pub fn on_log_start_durable(&mut self, cx: &mut Context<'_>, offset: Offset) {
         self.log_start_offset = self.log_start_offset.max(offset.min(self.acked_end));
+        self.drop_below_log_start(cx);
+        self.unlink_doomed(cx);
+        self.advance(cx);
+    }
+
+    /// Takes the segments below the log start away from readers. While the log is being loaded, the
+    /// end of that does it.
+    pub(super) fn drop_below_log_start(&mut self, cx: &Context<'_>) {
+        if self.load.is_some() {
+            return;
+        }
         let at = cx.now.mono.plus_ms(self.config.file_delete_delay_ms);
         while let Some((&base, segment)) = self.segments.first_key_value() {
             let below = segment.tail.is_none() && segment.next_offset <= self.log_start_offset;
-            if !below || self.load.is_some() {
+            if !below {
                 break;
             }
             let segment = self.segments.remove(&base).expect("it was just seen");
@@ -120,8 +131,6 @@ impl Log {
                 file: segment.file,
             });
         }
-        self.unlink_doomed(cx);
-        self.advance(cx);
     }
 
     /// The end of the oldest segments that are older than `retention.ms`.

@@ -18,7 +18,7 @@ use crate::report::Level;
 use super::file_names::SegmentFile;
 use super::segment::{Mark, NewFiles, Phase, Segment};
 use super::tasks::Failure;
-use super::{Durability, Log, RecoveryPoint, Task};
+use super::{Durability, Log, LogState, RecoveryPoint, Task};
 use super::{offset_index, time_index};
 
 /// Entries of an index that are kept in memory before they are written: at most 10 KiB a log.
@@ -73,10 +73,14 @@ impl Log {
         for base in bases {
             let segment = self.segments.get(&base).expect("it was just listed");
             let tail = segment.tail.as_ref().expect("an open segment has a tail");
-            let Phase::Opening { files, .. } = tail.phase else {
+            let Phase::Opening { files, held } = &tail.phase else {
                 before = Some(segment);
                 continue;
             };
+            if held.is_empty() && matches!(self.state, LogState::StorageFailed(_)) {
+                // It failed once; the next append tries again.
+                return;
+            }
             let ready = match (self.durability, before) {
                 (_, None) => true,
                 (Durability::Fsync, Some(_)) => false,
@@ -85,7 +89,7 @@ impl Log {
                     .as_ref()
                     .is_none_or(|tail| tail.written.position == before.size),
             };
-            match files {
+            match *files {
                 NewFiles::Missing => {
                     self.set_new_files(base, NewFiles::Creating);
                     let mut stages = create_segment(&self.dir, base);

@@ -61,6 +61,8 @@ pub struct TimeFound {
     pub found: Option<TimestampOffset>,
     /// A batch that does not pass its checks, which ended the search.
     pub damage: Option<Damage>,
+    /// Segments whose indexes were checked, and are in order.
+    pub checked_indexes: Vec<Offset>,
     /// Segments whose indexes are not in order.
     pub wrong_indexes: Vec<Offset>,
 }
@@ -130,7 +132,12 @@ impl TimeLookup {
         result: &mut TimeFound,
     ) -> Result<(), DiskError> {
         let mut position = match self.floor(files, segment, timestamp)? {
-            Some(position) => position,
+            Some(position) => {
+                if !segment.checked {
+                    result.checked_indexes.push(segment.base);
+                }
+                position
+            }
             None => {
                 result.wrong_indexes.push(segment.base);
                 0

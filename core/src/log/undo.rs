@@ -165,19 +165,31 @@ impl Log {
         };
         undo.running = true;
         let mut ops = Vec::new();
+        let mut syncs = Vec::new();
         if let Some((file, length)) = undo.cut {
             ops.push(FileOp::Truncate { file, length });
+            // The cut must not be lost: nothing else may ever be written to this segment, and then
+            // what was cut would come back with a power loss and lie in the middle of the log.
+            let cut = self
+                .segments
+                .values()
+                .rev()
+                .find(|segment| segment.file == Some(file));
+            if let Some(segment) = cut {
+                syncs.push(FileOp::SyncFile(
+                    SegmentFile::Log.path(&self.dir, segment.base),
+                ));
+            }
         }
         for base in &undo.remove {
             for file in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
                 ops.push(FileOp::RemoveFile(file.path(&self.dir, *base)));
             }
         }
-        let mut stages = vec![ops];
         if !undo.remove.is_empty() {
-            stages.push(vec![FileOp::SyncDir(self.dir.clone())]);
+            syncs.push(FileOp::SyncDir(self.dir.clone()));
         }
-        self.start_task(cx, Task::Undo, stages);
+        self.start_task(cx, Task::Undo, vec![ops, syncs]);
     }
 
     pub(super) fn undone(&mut self, cx: &mut Context<'_>, result: Result<(), Failure>) {

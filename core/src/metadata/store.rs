@@ -19,7 +19,7 @@ use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
 use crate::ids::{FilePath, LeaderEpoch, Offset, OperationId, TopicId};
 use crate::input::DiskError;
-use crate::log::{Log, LogConfig, LogSpec, RecoveryPoint};
+use crate::log::{Durability, Log, LogConfig, LogSpec, RecoveryPoint};
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
@@ -46,6 +46,9 @@ const SNAPSHOT_MIN_BYTES: u64 = 16 * 1024;
 pub(crate) struct MetadataStore {
     log: Option<Log>,
     image: Image,
+    /// The image that a replay is making; it takes the other's place when it is whole, so that
+    /// nobody sees a part of it.
+    replayed: Image,
     /// Whether the image is what the log says. Not so while loading, or after a failed write.
     current: bool,
     reading: Option<OperationId>,
@@ -200,7 +203,7 @@ impl MetadataStore {
 
     /// Settings of the metadata log: nothing of it goes but below a snapshot.
     pub(crate) fn spec(config: &BrokerConfig, id: LogId, bugs: crate::bugs::Bugs) -> LogSpec {
-        let log = LogConfig {
+        let settings = LogConfig {
             segment_bytes: config.metadata_segment_bytes,
             retention_bytes: None,
             retention_ms: None,
@@ -210,12 +213,13 @@ impl MetadataStore {
             timestamp_after_max_ms: u64::MAX,
             ..LogConfig::default()
         };
-        let durability = config.durability;
         LogSpec {
             id,
             dir: DIRECTORY.into(),
-            config: log,
-            durability,
+            config: settings,
+            // Whatever the policy for records: a record here is a topic, and its directories go
+            // when it is lost.
+            durability: Durability::Fsync,
             bugs,
         }
     }
@@ -371,13 +375,13 @@ impl MetadataStore {
         self.reading = None;
         let next = match result {
             Ok(ReadOutput::Files(files)) => {
-                self.image = Image::default();
+                self.replayed = Image::default();
                 self.appended_bytes = 0;
                 match files.into_iter().next().flatten() {
                     Some(bytes) => {
                         let (image, offset) =
                             snapshot::decode(bytes).map_err(|why| damaged(snapshot::FILE, &why))?;
-                        self.image = image;
+                        self.replayed = image;
                         offset
                     }
                     None => Offset(0),
@@ -388,7 +392,9 @@ impl MetadataStore {
                     self.appended_bytes += batch.len() as u64;
                     let records =
                         replay::records_of(batch).map_err(|why| damaged(DIRECTORY, &why))?;
-                    records.iter().for_each(|record| self.image.replay(record));
+                    records
+                        .iter()
+                        .for_each(|record| self.replayed.replay(record));
                 }
                 read.next_offset
             }
@@ -410,6 +416,7 @@ impl MetadataStore {
         match log.replay_job(next, log.log_end_offset()) {
             Some(job) => self.reading = Some(cx.read(Owner::Broker, job)),
             None => {
+                self.image = core::mem::take(&mut self.replayed);
                 self.current = true;
                 cx.report(
                     Level::Info,

@@ -221,7 +221,8 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
         let hurry = fetch.targets.iter().any(|target| {
             target.found.error.is_some() || target.found.diverging.is_some() || target.found.hurry
         });
-        if hurry || fetch.counted_bytes >= fetch.min_bytes || fetch.expired {
+        let enough = fetch.bytes.max(fetch.counted_bytes) >= fetch.min_bytes;
+        if hurry || enough || fetch.expired {
             unpark(state, request, &fetch);
             return state.answer(request, crate::request::answer_fetch(fetch));
         }
@@ -290,16 +291,17 @@ impl DelayedFetch {
 impl FetchTarget {
     /// Notes what is there, and whether it is so far behind that it is not worth waiting for more.
     fn count(&mut self, partition: &Partition) {
-        let there = partition
-            .log
-            .available_bytes(self.offset, partition.high_watermark())
-            .unwrap_or(0)
-            .min(u64::from(self.max_bytes));
-        let found = self
-            .found
-            .range
-            .map_or(0, |range| u64::from(range.range.length));
-        self.found.counted_bytes = there.max(found);
+        let limit = partition.high_watermark();
+        let there = match &self.found.range {
+            Some(range) => partition.log.bytes_from(range, limit),
+            // It does not fit, so there is more than the partition's maximum, or than what was left
+            // of the answer's.
+            None => partition
+                .log
+                .available_bytes(self.offset, limit)
+                .unwrap_or(u64::MAX),
+        };
+        self.found.counted_bytes = there.min(u64::from(self.max_bytes));
         self.found.hurry = partition.log.is_on_older_segment(self.offset);
     }
 

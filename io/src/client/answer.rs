@@ -33,7 +33,7 @@ impl Waiter {
                 drop(waiter.send(outcome));
             }
             (Self::Done(waiter), ClientEvent::Flushed { .. } | ClientEvent::Closed { .. }) => {
-                let _ = waiter.send(());
+                drop(waiter.send(()));
             }
             (Self::Offsets(waiter), ClientEvent::Offsets { offsets, .. }) => {
                 drop(waiter.send(offsets));

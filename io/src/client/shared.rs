@@ -186,11 +186,7 @@ impl Shared {
                         link.send(frame);
                     }
                 }
-                ClientEffect::Close { connection } => {
-                    if let Some(rest) = state.links.remove(&connection).and_then(Link::rest) {
-                        self.runtime.spawn(rest);
-                    }
-                }
+                ClientEffect::Close { connection } => drop(state.links.remove(&connection)),
                 ClientEffect::Event(event) => {
                     outcomes |= matches!(event, ClientEvent::Delivery { .. });
                     state.tell(event);

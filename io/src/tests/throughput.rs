@@ -149,6 +149,24 @@ fn bare(length: usize) -> SocketAddr {
     address
 }
 
+/// One row again and again, to be looked at with a profiler.
+#[test]
+#[ignore = "a measurement"]
+fn profile_small() {
+    for _ in 0..4 {
+        load(&Load::Broker(TestOptions::os()), 1, 5, 10, 100);
+    }
+}
+
+/// As [`profile_small`].
+#[test]
+#[ignore = "a measurement"]
+fn profile_many() {
+    for _ in 0..4 {
+        load(&Load::Broker(TestOptions::fsync()), 500, 1, 1, 100);
+    }
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn throughput() {
@@ -163,4 +181,48 @@ fn throughput() {
         load(&Load::Broker(TestOptions::os()), 500, 1, 1, 100);
         load(&Load::Broker(TestOptions::fsync()), 500, 1, 1, 100);
     }
+}
+
+/// Opens 5,000 connections (their other ends are in the same process) and says how long that takes and what each holds while nothing comes:
+/// after it was opened, and after it has asked once.
+#[test]
+#[ignore = "a measurement"]
+fn idle_connections() {
+    const COUNT: usize = 5_000;
+    crate::limits::raise_descriptor_limit();
+    let broker = TestBroker::start(TestOptions::os()).unwrap();
+    Client::connect(broker.address()).create_topic();
+    let before = resident_bytes();
+    let begun = Instant::now();
+    let mut clients: Vec<TcpStream> = (0..COUNT)
+        .map(|_| TcpStream::connect(broker.address()).unwrap())
+        .collect();
+    let connected = begun.elapsed();
+    let frame = frame(PRODUCE_VERSION, &produce_request(&[b"x"]));
+    // Answered: so the broker has accepted all of them.
+    clients.last_mut().unwrap().write_all(&frame).unwrap();
+    answer_length(clients.last_mut().unwrap());
+    let opened = begun.elapsed();
+    let idle = resident_bytes() - before;
+    for client in &mut clients {
+        client.write_all(&frame).unwrap();
+        answer_length(client);
+    }
+    let asked = resident_bytes() - before;
+    #[expect(clippy::disallowed_macros, reason = "the figures are the point")]
+    {
+        println!(
+            "{COUNT} connections: connected in {connected:?}, accepted in {opened:?}, \
+             {} B each, {} B each after a request",
+            idle / COUNT,
+            asked / COUNT
+        );
+    }
+    assert!(asked / COUNT < 10 << 10);
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = status.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
 }

@@ -235,8 +235,9 @@ fn tear(old: &mut [u8], new: &[u8], dice: &mut Dice) {
 fn page_after(file: &File, page: u64, moment: usize, from: usize, to: usize) -> Vec<u8> {
     let durable = file.durable();
     let mut bytes = vec![0; to - from];
-    let have = durable.len().clamp(from, to) - from;
-    bytes[..have].copy_from_slice(&durable[from..from + have]);
+    if let Some(known) = durable.get(from..to.min(durable.len())) {
+        bytes[..known.len()].copy_from_slice(known);
+    }
     let start = page * PAGE_BYTES;
     for op in &file.pending()[..=moment] {
         op.replay_within(&mut bytes, start);

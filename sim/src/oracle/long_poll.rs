@@ -123,7 +123,7 @@ impl Oracle {
         }
         let there = bytes_there(&self.models, &self.topic_ids, fetch, by_id);
         // A broker that stops answers everybody with what there is.
-        if self.is_stopping || self.now >= deadline || bytes.max(there) >= wanted_bytes(fetch) {
+        if self.is_stopping || self.now >= deadline || bytes + there >= wanted_bytes(fetch) {
             return;
         }
         let failed = response.error_code.is_error()

@@ -132,6 +132,15 @@ impl Oracle {
                 log.add_ghost(*base, batch.bytes);
             }
         }
+        // The newest segment goes when it could not be begun; the others when their records are
+        // deleted.
+        let is_newest = log
+            .active_segment
+            .as_ref()
+            .is_none_or(|active| active.name() <= path.name());
+        if is_newest {
+            log.active_segment = None;
+        }
         let lost = held
             .iter()
             .find(|(base, last)| *last >= allowed && *base < promised);
@@ -146,9 +155,9 @@ impl Oracle {
                 ),
             );
         }
-        if let Some((base, last)) = held.first()
+        if let Some((base, _)) = held.first()
             && *base >= promised
-            && *last >= allowed
+            && is_newest
             && let Some(log) = self.models.get_mut(directory.as_str())
         {
             log.cut_at(*base);

@@ -76,7 +76,7 @@ impl Oracle {
             return;
         }
         let lost_power = std::mem::take(&mut log.lost_power);
-        let power_under_os = durability == Durability::Os && lost_power;
+        let power_under_os = durability == Durability::Os && lost_power && log.is_users();
         let found = read_log(directory, disk);
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);

@@ -216,6 +216,10 @@ impl World {
 
     /// A connection reaches a node.
     pub(super) fn accept(&mut self, number: usize, connection: ConnectionId) {
+        if !self.network.broker_is_open(connection) {
+            // It was gone before it was there.
+            return;
+        }
         if !self.nodes[number].is_serving() {
             let now = self.clock.mono();
             let arrivals = self

@@ -27,18 +27,6 @@ pub struct Verdict {
     pub faults: Vec<String>,
 }
 
-impl Verdict {
-    /// Whether the batches of a partition folder are compressed with `codec`. A client sends a
-    /// batch as it is when compression does not make it smaller, so some may be plain; all of them
-    /// would mean that it was turned off.
-    pub fn is_compressed_with(&self, partition: &str, codec: &str) -> bool {
-        let codecs = self.codecs.get(partition);
-        codecs.is_some_and(|codecs| {
-            codecs.contains(codec) && codecs.iter().all(|other| other == codec || other == "none")
-        })
-    }
-}
-
 /// Judges every segment and index in the partition folders of a data directory that no program is
 /// using.
 pub fn judge(data_dir: &Path) -> Verdict {
@@ -104,6 +92,14 @@ fn name_of(path: &Path) -> String {
 }
 
 impl Verdict {
+    /// Whether the batches of a partition folder are compressed with `codec`. A client sends a batch as it is when
+    /// compression does not make it smaller, so some may be plain; all of them would mean that it was turned off.
+    pub fn is_compressed_with(&self, partition: &str, codec: &str) -> bool {
+        self.codecs.get(partition).is_some_and(|codecs| {
+            codecs.contains(codec) && codecs.iter().all(|other| other == codec || other == "none")
+        })
+    }
+
     /// One Java process for as many files as one command line takes.
     fn run(&mut self, mode: &str, files: &[String]) {
         let mut rest = files;

@@ -14,6 +14,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::flushes::Flushes;
+use crate::wire::Connection;
 
 /// From the start of the process to its start-up line. Recovery of the small logs of these tests
 /// takes milliseconds; this is for a machine that does something else as well.
@@ -71,6 +72,20 @@ impl Program {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The codec that librdkafka uses with this program when it is told to use `codec`. It knows the age of a broker by
+    /// its APIs, and silently sends plain batches instead of lz4 to one that has no FindCoordinator.
+    pub fn codec_of_librdkafka(&self, codec: &'static str) -> &'static str {
+        const FIND_COORDINATOR: i16 = 10;
+        let has_coordinators = Connection::open(self.address)
+            .and_then(|mut connection| connection.serves(FIND_COORDINATOR))
+            .expect("the program says which APIs it serves");
+        if codec == "lz4" && !has_coordinators {
+            "none"
+        } else {
+            codec
+        }
     }
 
     /// SIGKILL: what it had handed to the operating system stays, what it had in memory is gone.

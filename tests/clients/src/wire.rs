@@ -70,6 +70,22 @@ impl Connection {
         })
     }
 
+    /// Whether the program advertises an API, by its key.
+    ///
+    /// # Errors
+    /// As [`WireError`] says.
+    pub fn serves(&mut self, api_key: i16) -> Result<bool, WireError> {
+        let mut answer = self.call(18, 0, &Body::default())?;
+        answer.error_code()?;
+        let mut serves = false;
+        for _ in 0..answer.i32()? {
+            serves |= answer.i16()? == api_key;
+            // The lowest and the highest version.
+            answer.i32()?;
+        }
+        Ok(serves)
+    }
+
     /// Creates a topic with these configs.
     ///
     /// # Errors

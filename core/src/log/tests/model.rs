@@ -26,6 +26,7 @@ enum Step {
     Persist,
     Kill,
     CutPower,
+    CutPowerHarshly(u64),
     /// A crash in the middle of the recovery that follows a crash.
     CrashWhileOpening {
         power: bool,
@@ -48,6 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Persist),
         1 => Just(Step::Kill),
         1 => Just(Step::CutPower),
+        2 => any::<u64>().prop_map(Step::CutPowerHarshly),
         1 => (any::<bool>(), 0_usize..40).prop_map(
             |(power, after)| Step::CrashWhileOpening { power, after }),
         1 => Just(Step::CloseAndOpen),
@@ -108,6 +110,10 @@ impl Model {
             }
             Step::CutPower => {
                 self.h.cut_power();
+                self.reopen(self.durability == Durability::Os);
+            }
+            Step::CutPowerHarshly(seed) => {
+                self.h.cut_power_harshly(*seed);
                 self.reopen(self.durability == Durability::Os);
             }
             Step::CrashWhileOpening { power, after } => {

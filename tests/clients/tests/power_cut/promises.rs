@@ -97,10 +97,17 @@ impl Promises {
             let what = what.to_owned();
             move |error: WireError| format!("{what}: {error:?}")
         };
-        self.check_topics(connection, cut)?;
-        // Before the topic itself was promised there is nothing to ask for.
-        if self.end(0, cut) == 0 && !connection.topic_exists(TOPIC).map_err(wrong("Metadata"))? {
-            return Ok(vec![0; PARTITIONS as usize]);
+        if !connection.topic_exists(TOPIC).map_err(wrong("Metadata"))? {
+            let promised: i64 = (0..PARTITIONS)
+                .map(|partition| self.end(partition, cut))
+                .sum();
+            // Before it was promised there is nothing to ask for.
+            return match promised {
+                0 => Ok(vec![0; PARTITIONS as usize]),
+                _ => Err(format!(
+                    "topic {TOPIC} is lost with its {promised} promised records"
+                )),
+            };
         }
         let mut shown = Vec::new();
         for partition in 0..PARTITIONS {
@@ -129,6 +136,7 @@ impl Promises {
             read_all(connection, partition, start, end)?;
             shown.push(end);
         }
+        self.check_topics(connection, cut)?;
         Ok(shown)
     }
 

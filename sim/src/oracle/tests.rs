@@ -1,0 +1,505 @@
+//! The oracle is shown brokers that do wrong, and must say so.
+
+use bytes::Bytes;
+use odradek_core::effect::{Effect, FileOp, Part, Response, WriteData};
+use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
+use odradek_core::log::config::{Durability, LogConfig};
+use odradek_core::time::Mono;
+use odradek_core::wire::frame::{encode_request, encode_response};
+use odradek_core::wire::messages::fetch::{
+    FetchPartition, FetchRequest, FetchResponse, FetchTopic, FetchableTopicResponse, PartitionData,
+};
+use odradek_core::wire::messages::produce::{
+    PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceData, TopicProduceResponse,
+};
+use odradek_core::wire::{Records, RequestBody, RequestHeader, ResponseBody};
+
+use super::*;
+use crate::batch::{self, HEADER_BYTES, Record};
+use crate::disk::faults::DiskFault;
+
+const LOG: &str = "t-0/00000000000000000000.log";
+const PRODUCE: i16 = 9;
+const FETCH: i16 = 11;
+
+/// A broker of our own hand, with one partition.
+struct Scene {
+    oracle: Oracle,
+    disk: Disk,
+    inode: crate::disk::Inode,
+    end: u64,
+    next_offset: i64,
+    last_request: i32,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut disk = Disk::new();
+        disk.create_dir(&"t-0".into()).unwrap();
+        let inode = disk.create_file(&LOG.into()).unwrap();
+        let ticket = disk.call_flush();
+        disk.sync_dir(&"t-0".into(), ticket).unwrap();
+        disk.sync_dir(&FilePath::root(), ticket).unwrap();
+        let mut scene = Self {
+            oracle: Oracle::new(Durability::Fsync, LogConfig::default()),
+            disk,
+            inode,
+            end: 0,
+            next_offset: 0,
+            last_request: 0,
+        };
+        scene.oracle.starting(&scene.disk);
+        scene.oracle.started(&scene.disk);
+        scene.effect(Effect::Open {
+            file: FileId(1),
+            path: LOG.into(),
+            length: Position(0),
+        });
+        scene.at(1);
+        scene
+    }
+
+    fn at(&mut self, ms: u64) {
+        self.oracle.tick(Mono(ms * 1_000_000));
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.oracle.effect(&effect, &self.disk);
+    }
+
+    /// Issues and does the write of one batch at an offset; its bytes.
+    fn write_at(&mut self, offset: i64, sent: &[u8]) -> Vec<u8> {
+        let mut bytes = sent.to_vec();
+        bytes[..8].copy_from_slice(&offset.to_be_bytes());
+        self.effect(Effect::Write {
+            file: FileId(1),
+            position: Position(self.end),
+            data: WriteData {
+                header: *bytes.first_chunk::<HEADER_BYTES>().unwrap(),
+                records: Bytes::copy_from_slice(&bytes[HEADER_BYTES..]),
+            },
+        });
+        self.disk.write(self.inode, self.end, &bytes).unwrap();
+        self.end += bytes.len() as u64;
+        bytes
+    }
+
+    fn write(&mut self, sent: &[u8]) -> Vec<u8> {
+        let bytes = self.write_at(self.next_offset, sent);
+        self.next_offset += 1;
+        bytes
+    }
+
+    fn flush(&mut self) {
+        let ticket = self.disk.call_flush();
+        self.disk.flush(self.inode, ticket).unwrap();
+    }
+
+    fn ask(&mut self, version: i16, body: impl Into<RequestBody>) {
+        self.last_request += 1;
+        let body = body.into();
+        let header = RequestHeader {
+            api_key: odradek_core::wire::messages::Body::api(&body).key(),
+            api_version: version,
+            correlation_id: self.last_request,
+            client_id: None,
+        };
+        let frame = flat(&encode_request(&header, &body)).slice(4..);
+        self.oracle.request(ConnectionId(1), &frame);
+    }
+
+    fn answer(&mut self, version: i16, body: impl Into<ResponseBody>) {
+        let frame = flat(&encode_response(self.last_request, version, &body.into()));
+        self.oracle.answered(ConnectionId(1), Some(&frame), &self.disk);
+    }
+
+    fn produce(&mut self, sent: &[u8]) {
+        self.ask(
+            PRODUCE,
+            ProduceRequest {
+                acks: -1,
+                topic_data: vec![TopicProduceData {
+                    name: "t".into(),
+                    partition_data: vec![PartitionProduceData {
+                        index: 0,
+                        records: Some(Records::Bytes(Bytes::copy_from_slice(sent))),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
+        );
+    }
+
+    fn acknowledge(&mut self, base_offset: i64) {
+        self.answer(
+            PRODUCE,
+            ProduceResponse {
+                responses: vec![TopicProduceResponse {
+                    name: "t".into(),
+                    partition_responses: vec![PartitionProduceResponse {
+                        index: 0,
+                        base_offset,
+                        log_start_offset: 0,
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
+        );
+    }
+
+    fn fetch(&mut self, offset: i64, max_wait_ms: i32) {
+        self.ask(
+            FETCH,
+            FetchRequest {
+                max_wait_ms,
+                min_bytes: 1,
+                max_bytes: 1 << 20,
+                topics: vec![FetchTopic {
+                    topic: "t".into(),
+                    partitions: vec![FetchPartition {
+                        partition: 0,
+                        fetch_offset: offset,
+                        partition_max_bytes: 1 << 20,
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
+        );
+    }
+
+    fn serve(&mut self, high_watermark: i64, records: &[u8]) {
+        self.answer(
+            FETCH,
+            FetchResponse {
+                responses: vec![FetchableTopicResponse {
+                    topic: "t".into(),
+                    partitions: vec![PartitionData {
+                        high_watermark,
+                        log_start_offset: 0,
+                        records: Some(Records::Bytes(Bytes::copy_from_slice(records))),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
+        );
+    }
+
+    /// A batch that was produced, written, flushed and acknowledged.
+    fn acknowledged(&mut self, value: &str) -> Vec<u8> {
+        let sent = one(value);
+        let offset = self.next_offset;
+        self.produce(&sent);
+        let bytes = self.write(&sent);
+        self.flush();
+        self.acknowledge(offset);
+        self.assert_fine();
+        bytes
+    }
+
+    fn restart(&mut self) {
+        self.oracle.ended(Some(Death::Process));
+        self.oracle.starting(&self.disk);
+        self.oracle.started(&self.disk);
+        self.oracle.recovered("t-0", &self.disk);
+    }
+
+    fn assert_fine(&self) {
+        assert_eq!(self.oracle.violation(), None);
+    }
+
+    fn assert_violates(&self, check: Check) {
+        assert_eq!(self.oracle.violation().map(|v| v.check), Some(check));
+    }
+}
+
+fn one(value: &str) -> Vec<u8> {
+    batch::build(&[Record {
+        timestamp: 7,
+        key: None,
+        value: Some(value.as_bytes().to_vec()),
+    }])
+}
+
+fn flat(response: &Response) -> Bytes {
+    response
+        .parts
+        .iter()
+        .flat_map(|part| match part {
+            Part::Bytes(bytes) => bytes.to_vec(),
+            Part::File(_) => unreachable!("all in memory here"),
+        })
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+#[test]
+fn an_acknowledgement_before_the_flush() {
+    let mut scene = Scene::new();
+    let sent = one("a");
+    scene.produce(&sent);
+    scene.write(&sent);
+    scene.acknowledge(0);
+    scene.assert_violates(Check::AckedDurable);
+}
+
+#[test]
+fn an_acknowledgement_that_only_a_failed_flush_would_have_covered() {
+    let mut scene = Scene::new();
+    let sent = one("a");
+    scene.produce(&sent);
+    scene.write(&sent);
+    let ticket = scene.disk.call_flush();
+    scene.disk.fail_flush(scene.inode, ticket, false);
+    scene
+        .oracle
+        .fault(DiskFault::FlushErrorKeepsNew, Some(&LOG.into()));
+    // The flush is called again, and succeeds.
+    scene.flush();
+    scene.acknowledge(0);
+    scene.assert_violates(Check::FailedFlushNeverAcked);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_written_whole() {
+    let mut scene = Scene::new();
+    let sent = one("a");
+    scene.produce(&sent);
+    scene.write(&sent);
+    scene.disk.set_length(scene.inode, 20).unwrap();
+    scene.flush();
+    scene.acknowledge(0);
+    scene.assert_violates(Check::NoPartialAckOnFullDisk);
+}
+
+#[test]
+fn a_gap_between_offsets_and_an_offset_given_twice() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.write_at(2, &one("b"));
+    scene.assert_violates(Check::OffsetDense);
+
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.write_at(0, &one("b"));
+    scene.assert_violates(Check::OffsetNeverReused);
+}
+
+#[test]
+fn a_cut_below_what_was_acknowledged() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.effect(Effect::Manage {
+        operation: OperationId(1),
+        op: FileOp::Truncate {
+            file: FileId(1),
+            length: Position(0),
+        },
+    });
+    scene.assert_violates(Check::AckedDurable);
+}
+
+#[test]
+fn records_that_changed_or_are_damaged_or_are_not_to_be_seen_yet() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let mut other = one("z");
+    other[..8].copy_from_slice(&0_i64.to_be_bytes());
+    scene.fetch(0, 0);
+    scene.serve(1, &other);
+    scene.assert_violates(Check::BatchBytesImmutable);
+
+    let mut scene = Scene::new();
+    let mut damaged = scene.acknowledged("a");
+    *damaged.last_mut().unwrap() ^= 1;
+    scene.fetch(0, 0);
+    scene.serve(1, &damaged);
+    scene.assert_violates(Check::CorruptNotServed);
+
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let second = scene.acknowledged("b");
+    scene.fetch(1, 0);
+    scene.serve(1, &second);
+    scene.assert_violates(Check::NeverBeyondHighWatermark);
+}
+
+#[test]
+fn a_high_watermark_that_goes_back_or_stands_too_high() {
+    let mut scene = Scene::new();
+    let bytes = scene.acknowledged("a");
+    scene.fetch(0, 0);
+    scene.serve(1, &bytes);
+    scene.at(2);
+    scene.fetch(0, 0);
+    scene.serve(0, &[]);
+    scene.assert_violates(Check::HighWatermarkMonotonic);
+
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.fetch(1, 0);
+    scene.serve(2, &[]);
+    scene.assert_violates(Check::HighWatermarkAtMostLogEnd);
+
+    let mut scene = Scene::new();
+    scene.write(&one("a"));
+    scene.fetch(1, 0);
+    scene.serve(1, &[]);
+    scene.assert_violates(Check::NothingVisibleThenLost);
+}
+
+#[test]
+fn an_answer_that_was_true_while_the_request_waited() {
+    let mut scene = Scene::new();
+    scene.fetch(0, 0);
+    scene.at(2);
+    scene.acknowledged_elsewhere();
+    scene.at(3);
+    scene.serve(0, &[]);
+    scene.assert_fine();
+}
+
+impl Scene {
+    /// Another client is shown a record meanwhile.
+    fn acknowledged_elsewhere(&mut self) {
+        let bytes = self.write(&one("a"));
+        self.flush();
+        let _ = bytes;
+        self.oracle
+            .showed_high_watermark("t-0", None, 1, &self.disk);
+        self.assert_fine();
+    }
+}
+
+#[test]
+fn a_fetch_that_is_forgotten() {
+    let mut scene = Scene::new();
+    scene.fetch(0, 500);
+    scene.oracle.step_over(false);
+    scene.assert_fine();
+    scene.acknowledged_elsewhere();
+    scene.oracle.step_over(false);
+    scene.assert_violates(Check::NoLostWakeup);
+}
+
+#[test]
+fn a_fetch_that_is_answered_too_late_or_too_early() {
+    let mut scene = Scene::new();
+    scene.fetch(0, 500);
+    scene.oracle.step_over(false);
+    scene.at(550);
+    scene.oracle.step_over(false);
+    scene.assert_violates(Check::WakesOnMinBytesOrDeadline);
+
+    let mut scene = Scene::new();
+    scene.fetch(0, 500);
+    scene.at(100);
+    scene.serve(0, &[]);
+    scene.assert_violates(Check::WakesOnMinBytesOrDeadline);
+}
+
+#[test]
+fn a_start_that_loses_keeps_or_invents_too_much() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.restart();
+    scene.assert_fine();
+    scene.disk.set_length(scene.inode, 0).unwrap();
+    scene.restart();
+    scene.assert_violates(Check::AckedDurable);
+
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let end = scene.end;
+    scene.disk.write(scene.inode, end, b"torn").unwrap();
+    scene.restart();
+    scene.assert_violates(Check::PrefixRecovery);
+
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let mut invented = one("x");
+    invented[..8].copy_from_slice(&1_i64.to_be_bytes());
+    let end = scene.end;
+    scene.disk.write(scene.inode, end, &invented).unwrap();
+    scene.restart();
+    scene.assert_violates(Check::PrefixRecovery);
+}
+
+#[test]
+fn a_start_that_drops_what_was_sound() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let before = scene.end;
+    scene.write(&one("b"));
+    scene.oracle.ended(Some(Death::Process));
+    scene.oracle.starting(&scene.disk);
+    scene.disk.set_length(scene.inode, before).unwrap();
+    scene.oracle.started(&scene.disk);
+    scene.oracle.recovered("t-0", &scene.disk);
+    scene.assert_violates(Check::RecoveryIdempotent);
+}
+
+#[test]
+fn a_batch_that_was_cut_may_come_back_as_long_as_nobody_was_told() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let before = scene.end;
+    let cut = scene.write(&one("b"));
+    scene.effect(Effect::Manage {
+        operation: OperationId(1),
+        op: FileOp::Truncate {
+            file: FileId(1),
+            length: Position(before),
+        },
+    });
+    // The truncation was not durable: the bytes are still there.
+    assert!(scene.disk.cached(&LOG.into()).unwrap().ends_with(&cut));
+    scene.restart();
+    scene.assert_fine();
+}
+
+#[test]
+fn an_index_that_is_off_by_a_batch() {
+    let mut scene = Scene::new();
+    scene.oracle = Oracle::new(
+        Durability::Fsync,
+        LogConfig {
+            index_interval_bytes: 1,
+            ..LogConfig::default()
+        },
+    );
+    scene.oracle.starting(&scene.disk);
+    scene.oracle.started(&scene.disk);
+    scene.effect(Effect::Open {
+        file: FileId(1),
+        path: LOG.into(),
+        length: Position(0),
+    });
+    scene.acknowledged("a");
+    scene.acknowledged("b");
+    let right = indexes::rebuild(scene.disk.cached(&LOG.into()).unwrap(), 0, 1);
+    assert_eq!(right.offsets.len(), 8);
+    let write = |scene: &mut Scene, name: &str, bytes: &[u8]| {
+        let path = FilePath::from("t-0").join(name);
+        let inode = scene.disk.create_file(&path).unwrap();
+        scene.disk.write(inode, 0, bytes).unwrap();
+    };
+    let times = [&right.times[..], &right.last_time[..]].concat();
+    write(&mut scene, "00000000000000000000.index", &right.offsets);
+    write(&mut scene, "00000000000000000000.timeindex", &times);
+    scene.oracle.stopped(&scene.disk);
+    scene.assert_fine();
+    let mut wrong = right.offsets.clone();
+    wrong[7] = 0;
+    write(&mut scene, "00000000000000000000.index", &wrong);
+    scene.oracle.stopped(&scene.disk);
+    scene.assert_violates(Check::RebuiltEqualsOriginal);
+}
