@@ -83,6 +83,8 @@ fn config(durability: Durability) -> BrokerConfig {
     let properties = [
         ("log.retention.check.interval.ms", "150"),
         ("log.segment.bytes", "1048576"),
+        // Records of these tests are old; only the topic that says so loses them.
+        ("log.retention.ms", "-1"),
     ];
     let pairs = properties.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let (mut config, _) = BrokerConfig::from_properties(pairs).unwrap();

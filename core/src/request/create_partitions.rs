@@ -1,5 +1,6 @@
 //! CreatePartitions (KIP-195): more partitions for a topic that exists.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,11 +11,11 @@ use crate::broker::State;
 use crate::connection::RequestId;
 use crate::context::Context;
 use crate::metadata::topics::{self, Wanted};
-use crate::wire::ErrorCode;
 use crate::wire::messages::create_partitions::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 };
+use crate::wire::{ErrorCode, Str};
 
 pub(super) fn handle(
     state: &mut State,
@@ -24,19 +25,15 @@ pub(super) fn handle(
 ) {
     let mut response = CreatePartitionsResponse::default();
     let mut waiting = 0;
+    let mut named: BTreeMap<&Str, usize> = BTreeMap::new();
     for topic in &request.topics {
-        let twice = request
-            .topics
-            .iter()
-            .filter(|other| other.name == topic.name)
-            .count()
-            > 1;
+        *named.entry(&topic.name).or_default() += 1;
+    }
+    let mut refused_twice = BTreeSet::new();
+    for topic in &request.topics {
+        let twice = named.get(&topic.name).is_some_and(|count| *count > 1);
         let result = if twice {
-            if response
-                .results
-                .iter()
-                .any(|result| result.name == topic.name)
-            {
+            if !refused_twice.insert(&topic.name) {
                 continue;
             }
             Err((

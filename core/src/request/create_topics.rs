@@ -1,6 +1,6 @@
 //! CreateTopics (KIP-4, KIP-525): validated whole, made directories first, answered when durable.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -38,16 +38,13 @@ pub(super) fn handle(
     for topic in &request.topics {
         *named.entry(&topic.name).or_default() += 1;
     }
+    let mut refused_twice = BTreeSet::new();
     let mut response = CreateTopicsResponse::default();
     let mut waiting = 0;
     for topic in &request.topics {
         if named.get(&topic.name).is_some_and(|count| *count > 1) {
             // Named twice: one error, as Kafka answers.
-            if !response
-                .topics
-                .iter()
-                .any(|result| result.name == topic.name)
-            {
+            if refused_twice.insert(&topic.name) {
                 let words = format!("Duplicate topic name: {}", topic.name);
                 response
                     .topics

@@ -1,5 +1,6 @@
 //! DescribeConfigs (KIP-133, KIP-226, KIP-569): every config with its value, default and source.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -41,17 +42,16 @@ pub(super) struct Described {
 }
 
 pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeConfigsRequest) {
-    let results = request
-        .resources
-        .iter()
-        .map(|resource| match describe(state, id, resource) {
+    let results = each_once(&request.resources)
+        .into_iter()
+        .map(|(resource, wanted)| match describe(state, id, resource) {
             Ok(configs) => DescribeConfigsResult {
                 error_message: None,
                 resource_type: resource.resource_type,
                 resource_name: resource.resource_name.clone(),
                 configs: configs
                     .into_iter()
-                    .filter(|config| is_wanted(resource, config.name))
+                    .filter(|config| wanted.contains(config.name))
                     .map(|config| entry(config, &request))
                     .collect(),
                 ..Default::default()
@@ -74,11 +74,45 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeConfigsR
         .answer_when_durable(id, response, crate::connection::Answer::Close);
 }
 
-fn is_wanted(resource: &DescribeConfigsResource, name: &str) -> bool {
-    resource
-        .configuration_keys
-        .as_ref()
-        .is_none_or(|keys| keys.is_empty() || keys.iter().any(|key| **key == *name))
+/// Which configs of a resource are asked for.
+enum Wanted<'a> {
+    All,
+    These(BTreeSet<&'a str>),
+}
+
+impl Wanted<'_> {
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(names) => names.contains(name),
+        }
+    }
+}
+
+/// The resources in the order in which they are first named, each once and with all that is asked
+/// of it: naming one again and again must not make the answer grow.
+fn each_once(resources: &[DescribeConfigsResource]) -> Vec<(&DescribeConfigsResource, Wanted<'_>)> {
+    let mut places = BTreeMap::new();
+    let mut asked: Vec<(&DescribeConfigsResource, Wanted<'_>)> = Vec::new();
+    for resource in resources {
+        let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+        let place = *places
+            .entry((resource.resource_type, &resource.resource_name))
+            .or_insert_with(|| {
+                asked.push((resource, Wanted::These(BTreeSet::new())));
+                asked.len() - 1
+            });
+        let Some((_, wanted)) = asked.get_mut(place) else {
+            continue;
+        };
+        match wanted {
+            Wanted::All => {}
+            // None named is all.
+            _ if keys.is_empty() => *wanted = Wanted::All,
+            Wanted::These(names) => names.extend(keys.iter().map(|key| &**key)),
+        }
+    }
+    asked
 }
 
 fn describe(

@@ -28,7 +28,7 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Me
     // Below version 4 there is no flag, and creation is on (KIP-204).
     let may_create = state.config.auto_create_topics && request.allow_auto_topic_creation;
     let asked = match request.topics {
-        Some(topics) if !(version == 0 && topics.is_empty()) => Asked::Some(topics),
+        Some(topics) if !(version == 0 && topics.is_empty()) => Asked::Some(each_once(topics)),
         _ => Asked::All,
     };
     if let (Asked::Some(asked), true) = (&asked, may_create) {
@@ -67,6 +67,14 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Me
 enum Asked {
     All,
     Some(Vec<MetadataRequestTopic>),
+}
+
+/// The topics in order, each once, as Kafka answers: naming one again and again must not make the
+/// answer grow.
+fn each_once(mut topics: Vec<MetadataRequestTopic>) -> Vec<MetadataRequestTopic> {
+    let mut seen = BTreeSet::new();
+    topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
+    topics
 }
 
 fn auto_create(state: &mut State, id: RequestId, place: usize, name: &str) {

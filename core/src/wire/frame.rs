@@ -215,7 +215,11 @@ impl fmt::Display for RequestHeader {
         }
         write!(f, " v{} #{}", self.api_version, self.correlation_id)?;
         match &self.client_id {
-            Some(client_id) => write!(f, " from {client_id:?}"),
+            // It may be of 32 KB, and this goes into a line of the log.
+            Some(client_id) => match client_id.char_indices().nth(100) {
+                Some((end, _)) => write!(f, " from {:?}...", client_id.get(..end).unwrap_or("")),
+                None => write!(f, " from {client_id:?}"),
+            },
             None => Ok(()),
         }
     }

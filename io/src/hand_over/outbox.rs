@@ -26,6 +26,17 @@ pub(crate) struct Outgoing<P> {
     pub(crate) parts: VecDeque<OutgoingPart<P>>,
 }
 
+impl<P> Outgoing<P> {
+    /// Bytes of it that are in memory.
+    fn held_bytes(&self) -> usize {
+        let held = |part: &OutgoingPart<P>| match part {
+            OutgoingPart::Bytes(bytes) => bytes.len(),
+            OutgoingPart::File { .. } | OutgoingPart::Lost(_) => 0,
+        };
+        self.parts.iter().map(held).sum()
+    }
+}
+
 /// A piece of a response.
 #[derive(Debug)]
 pub(crate) enum OutgoingPart<P> {
@@ -45,6 +56,11 @@ pub(crate) enum OutgoingPart<P> {
     /// A range that could not be pinned: the connection cannot go on.
     Lost(String),
 }
+
+/// No more requests are taken from a client that leaves so many bytes of answers unread. Ranges of
+/// files cost nothing while they wait; what was built in memory does, and a client can have it
+/// built for a few bytes.
+const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// Sends responses in order, by whoever comes: the task of the connection, the task of another
 /// one whose request completed this one's, or a flush thread.
@@ -77,6 +93,8 @@ struct State<P> {
     in_flight: usize,
     /// How many of them stop the task from reading more.
     max_in_flight: usize,
+    /// Bytes in memory of the responses that wait, those with a sender included.
+    held_bytes: usize,
     /// It has stopped for that reason.
     paused: bool,
     /// The task that serves the connection.
@@ -131,6 +149,7 @@ impl<P> Outbox<P> {
                 closed: None,
                 in_flight: 0,
                 max_in_flight,
+                held_bytes: 0,
                 paused: false,
                 task: None,
             }),
@@ -152,6 +171,7 @@ impl<P> Outbox<P> {
             // Nothing to send, so nothing to wait for.
             state.answered(1);
         } else {
+            state.held_bytes += response.held_bytes();
             state.queue.push_back(response);
         }
     }
@@ -188,6 +208,7 @@ impl<P> Outbox<P> {
             rest.append(&mut state.queue);
             state.queue = rest;
         }
+        state.held_bytes = state.queue.iter().map(Outgoing::held_bytes).sum();
         state.answered(answered);
         match sent {
             Sent::All => {
@@ -242,7 +263,7 @@ impl<P> Outbox<P> {
             Some(known) => known.clone_from(task),
             None => state.task = Some(task.clone()),
         }
-        state.paused = state.in_flight >= state.max_in_flight || state.closing;
+        state.paused = state.is_loaded() || state.closing;
         TaskView {
             closed: state.closed.clone(),
             full: state.full,
@@ -256,10 +277,10 @@ impl<P> Outbox<P> {
         state.in_flight > 0 && state.queue.is_empty() && !state.sending
     }
 
-    /// Whether so many requests are in flight that no more should be handed to the core.
+    /// Whether so much is in flight that no more requests should be handed to the core.
     pub(crate) fn is_busy(&self) -> bool {
         let state = lock(&self.state);
-        state.in_flight >= state.max_in_flight || state.closing
+        state.is_loaded() || state.closing
     }
 
     /// The socket takes more: the caller goes on to send.
@@ -271,10 +292,15 @@ impl<P> Outbox<P> {
 impl<P> State<P> {
     fn answered(&mut self, responses: usize) {
         self.in_flight = self.in_flight.saturating_sub(responses);
-        if self.paused && self.in_flight < self.max_in_flight {
+        if self.paused && !self.is_loaded() {
             self.paused = false;
             self.wake();
         }
+    }
+
+    /// Whether the client has as much in flight as it may.
+    const fn is_loaded(&self) -> bool {
+        self.in_flight >= self.max_in_flight || self.held_bytes >= MAX_HELD_BYTES
     }
 
     fn close_if_done(&mut self) {
@@ -286,6 +312,7 @@ impl<P> State<P> {
     fn close(&mut self, reason: String) {
         self.closed = Some(reason);
         self.queue.clear();
+        self.held_bytes = 0;
         self.wake();
     }
 
