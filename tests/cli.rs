@@ -1,6 +1,10 @@
 //! The program's command line, as people and scripts use it: the real program, its pipes, its
 //! signals, its exit codes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros
+)]
 
 mod harness;
 #[path = "support/serve.rs"]
@@ -388,7 +392,7 @@ fn sigterm_and_sigint_leave_a_clean_marker_and_a_kill_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let marker = dir.path().join("clean.shutdown");
     for signal in [Signal::TERM, Signal::INT] {
-        let mut broker = Serve::start(dir.path());
+        let broker = Serve::start(dir.path());
         assert!(
             !marker.exists(),
             "it is removed before anything is appended"
@@ -428,6 +432,29 @@ fn a_stop_does_not_wait_for_idle_or_long_polling_clients() {
     waiting.wait().unwrap();
     assert_eq!(code, Some(0), "{logs}");
     assert!(begin.elapsed() < Duration::from_secs(10), "{logs}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_what_was_acknowledged_is_there() {
+    let (dir, broker) = broker();
+    let lines = format!("{}\n", "x".repeat(100_000)).repeat(200);
+    broker.run_with(&["produce", "t"], lines.as_bytes()).ok();
+    // Somebody who asks for much and takes nothing keeps a graceful stop waiting for a while.
+    let mut stuck = harness::Client::connect(broker.address);
+    for _ in 0..8 {
+        let request = harness::client::fetch_request("t", 0, 0, 100);
+        stuck.send(11, &request).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    broker.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    let (code, logs) = broker.end(Signal::INT);
+    assert_eq!(code, Some(1), "{logs}");
+    assert!(begin.elapsed() < Duration::from_millis(1500), "{logs}");
+    assert!(logs.contains("SIGINT again: ending at once"), "{logs}");
+    let broker = Serve::start(dir.path());
+    assert!(from_beginning(&broker, "t", &[]).stdout == lines);
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl Serve {
         run_with(&[args, &["--bootstrap", &self.bootstrap()]].concat(), input)
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.program.send(signal);
+    }
+
     /// Sends it a signal and waits for its end. The exit code, if it was not killed, and its logs.
     #[track_caller]
     pub(crate) fn end(self, signal: Signal) -> (Option<i32>, String) {

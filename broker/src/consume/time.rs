@@ -74,7 +74,7 @@ fn time_of_day(text: &str) -> Option<i64> {
         Some(seconds) => two_digits(seconds).filter(|number| *number < 60)?,
         None => 0,
     };
-    let ms = digits(&format!("{fraction:0<3}").get(..3)?)?;
+    let ms = digits(format!("{fraction:0<3}").get(..3)?)?;
     digits(fraction)?;
     let offset_minutes = match zone.split_at_checked(1) {
         None | Some(("Z" | "z", "")) => 0,

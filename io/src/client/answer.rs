@@ -33,7 +33,7 @@ impl Waiter {
                 drop(waiter.send(outcome));
             }
             (Self::Done(waiter), ClientEvent::Flushed { .. } | ClientEvent::Closed { .. }) => {
-                drop(waiter.send(()));
+                let _ = waiter.send(());
             }
             (Self::Offsets(waiter), ClientEvent::Offsets { offsets, .. }) => {
                 drop(waiter.send(offsets));

@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use odradek_core::client::ClientInput;
@@ -54,28 +55,56 @@ impl Link {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let Some(stream) = &self.stream else {
-            return Ok(());
-        };
-        while !self.outgoing.is_empty() {
-            let mut slices = [IoSlice::new(&[]); 16];
-            let mut used = 0;
-            for (slice, bytes) in slices.iter_mut().zip(&self.outgoing) {
-                *slice = IoSlice::new(bytes);
-                used += 1;
-            }
-            let slices = slices.get(..used).unwrap_or_default();
-            match stream.try_write_vectored(slices) {
-                Ok(written) => advance(&mut self.outgoing, written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => {
-                    self.outgoing.clear();
-                    return Err(error);
+        match &self.stream {
+            Some(stream) => write(stream, &mut self.outgoing),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the connection. What was to be sent before still is: records with acks=0 count as
+    /// delivered once they are here.
+    pub(super) fn rest(mut self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let stream = self.stream.take()?;
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        if outgoing.is_empty() {
+            return None;
+        }
+        Some(async move {
+            let write_all = async {
+                while !outgoing.is_empty() && stream.writable().await.is_ok() {
+                    if write(&stream, &mut outgoing).is_err() {
+                        break;
+                    }
                 }
+            };
+            // A broker that takes nothing for so long will not take the rest either.
+            drop(tokio::time::timeout(PATIENCE, write_all).await);
+        })
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Writes what the socket takes now.
+fn write(stream: &TcpStream, outgoing: &mut Outgoing) -> io::Result<()> {
+    while !outgoing.is_empty() {
+        let mut slices = [IoSlice::new(&[]); 16];
+        let mut used = 0;
+        for (slice, bytes) in slices.iter_mut().zip(outgoing.iter()) {
+            *slice = IoSlice::new(bytes);
+            used += 1;
+        }
+        let slices = slices.get(..used).unwrap_or_default();
+        match stream.try_write_vectored(slices) {
+            Ok(written) => advance(outgoing, written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => {
+                outgoing.clear();
+                return Err(error);
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn advance(outgoing: &mut Outgoing, mut written: usize) {

@@ -186,7 +186,11 @@ impl Shared {
                         link.send(frame);
                     }
                 }
-                ClientEffect::Close { connection } => drop(state.links.remove(&connection)),
+                ClientEffect::Close { connection } => {
+                    if let Some(rest) = state.links.remove(&connection).and_then(Link::rest) {
+                        self.runtime.spawn(rest);
+                    }
+                }
                 ClientEffect::Event(event) => {
                     outcomes |= matches!(event, ClientEvent::Delivery { .. });
                     state.tell(event);
