@@ -20,7 +20,13 @@ impl Oracle {
             .active_segment
             .as_ref()
             .is_some_and(|active| active.name() < path.name());
-        if rolled || log.active_segment.is_none() {
+        // While a log is reopened, reads go on, and open segments that are not the newest.
+        let is_newest = log
+            .batches
+            .values()
+            .next_back()
+            .is_none_or(|batch| batch.segment.name() <= path.name());
+        if rolled || (log.active_segment.is_none() && is_newest) {
             log.active_segment = Some(path.clone());
         }
         if rolled {
