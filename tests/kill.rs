@@ -295,8 +295,7 @@ fn read_until_killed(address: SocketAddr) -> JoinHandle<Seen> {
         for reader in readers {
             reader.join().unwrap();
         }
-        let seen = std::mem::take(&mut *seen.lock().unwrap());
-        seen
+        std::mem::take(&mut *seen.lock().unwrap())
     })
 }
 

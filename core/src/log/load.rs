@@ -23,21 +23,16 @@ use bytes::Bytes;
 
 use crate::context::{Context, Owner};
 use crate::effect::{Effect, FileOp};
-use crate::ids::{FileId, Offset, OperationId, Position};
+use crate::ids::{FileId, Offset, OperationId};
 use crate::input::{DiskError, DiskErrorKind};
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
 
-use super::checkpoint::write_epochs;
 use super::epoch_checkpoint::EpochCheckpoint;
-use super::error::{Damage, DamageKind};
-use super::file_names::SegmentFile;
 use super::load_plan::{LoadLog, LoadPlan};
 use super::roll::create_segment;
-use super::scan_segment::{IndexTail, ScanSegment, ScannedSegment};
-use super::segment::{Mark, Phase, Segment, Tail};
+use super::scan_segment::{ScanSegment, ScannedSegment};
 use super::tasks::Failure;
-use super::verified::Verified;
 use super::{Log, LogError, LogSpec, LogState, RecoveryPoint, Task};
 
 /// A load under way.
@@ -266,6 +261,10 @@ impl Log {
     }
 
     /// Takes the result of one of the load's own reads; `false` if it is not one.
+    #[expect(
+        clippy::result_large_err,
+        reason = "what is not this room's goes back to the caller"
+    )]
     pub(super) fn load_read_done(
         &mut self,
         cx: &mut Context<'_>,

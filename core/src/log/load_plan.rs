@@ -348,7 +348,10 @@ impl LoadLog {
                 (None, Some(expected)) => header.base_offset == expected,
                 (None, None) => header.base_offset == base,
             };
-            if !in_place || header.next_offset() > next_base {
+            // Whoever builds index entries relies on offsets and positions that fit into one.
+            let fits = header.last_offset().0 - base.0 <= i64::from(i32::MAX)
+                && position <= u64::from(u32::MAX >> 1);
+            if !in_place || !fits || header.next_offset() > next_base {
                 return Ok(false);
             }
             let batch = IndexedBatch {

@@ -53,7 +53,7 @@ fn names_come_and_go_and_what_is_done_already_is_no_error() {
     }
     write_file(&disk, "t-0/b", b"two");
     write_file(&disk, "t-0/a", b"one");
-    std::fs::write(root.path().join(LOCK), "").unwrap();
+    fs::write(root.path().join(LOCK), "").unwrap();
     let mut files = DiskReader::new(&disk);
     let list = |files: &mut DiskReader<'_>, at: &str| -> Vec<(String, Option<u64>)> {
         let entries = files.list(&path(at)).unwrap();
@@ -108,9 +108,9 @@ fn a_file_is_edited_in_place() {
         length: Position(5),
     })
     .unwrap();
-    assert_eq!(std::fs::read(root.path().join("a")).unwrap(), b"01xy4");
+    assert_eq!(fs::read(root.path().join("a")).unwrap(), b"01xy4");
     write_file(&disk, "a", b"-");
-    assert_eq!(std::fs::read(root.path().join("a")).unwrap(), b"-");
+    assert_eq!(fs::read(root.path().join("a")).unwrap(), b"-");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn writes_flushes_and_what_runs_alone_reach_the_file() {
     disk.flush(&log).unwrap();
     let header = "h".repeat(BATCH_HEADER_BYTES);
     let expected = format!("{header}abc{header}{header}defgh");
-    let content = || std::fs::read_to_string(root.path().join("log")).unwrap();
+    let content = || fs::read_to_string(root.path().join("log")).unwrap();
     assert_eq!(content(), expected);
     let (file, length) = (FILE, Position(64));
     disk.run_alone(&log, &FileOp::Truncate { file, length })
@@ -163,7 +163,7 @@ fn more_slices_than_one_call_takes_are_written_in_order() {
         .map(|n| if n % 2 == 0 { &b"even"[..] } else { b"odd" })
         .collect();
     disk.write(&log, &run(0, &records)).unwrap();
-    let content = std::fs::read(root.path().join("log")).unwrap();
+    let content = fs::read(root.path().join("log")).unwrap();
     let expected: Vec<u8> = records
         .iter()
         .flat_map(|records| [&[b'h'; BATCH_HEADER_BYTES][..], records].concat())

@@ -23,7 +23,7 @@ impl Founder {
         if self.created {
             let version = Session::version(cx, ApiKey::Metadata);
             let body = MetadataRequest {
-                topics: (version > 0).then_some(None).unwrap_or(Some(Vec::new())),
+                topics: if version > 0 { None } else { Some(Vec::new()) },
                 allow_auto_topic_creation: false,
                 ..Default::default()
             };

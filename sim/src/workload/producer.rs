@@ -69,10 +69,9 @@ impl Producer {
         let mut batches = BTreeMap::new();
         for _ in 0..count {
             let partition = cx.pick_partition();
-            if !batches.contains_key(&partition) {
-                let bytes = self.new_batch(cx);
-                batches.insert(partition, bytes);
-            }
+            batches
+                .entry(partition)
+                .or_insert_with(|| self.new_batch(cx));
         }
         Send {
             acks,
