@@ -1,7 +1,7 @@
 //! Drives the core: one lock for the step, queues for what it asks for, and the rule that whoever
 //! brings an input also carries out what is cheap.
 //!
-//! [`Driver::step`] is the whole story. Under the lock the core handles the input, and its effects
+//! `Driver::step` is the whole story. Under the lock the core handles the input, and its effects
 //! go into the queues of their files and connections. With the lock released the same thread
 //! writes to the page cache and sends to sockets that take it, and reports what that completed,
 //! which is another step, until nothing is left. Flushes, reads and file management go to

@@ -66,7 +66,8 @@ pub enum RequestError {
 
 /// Reads a request from a frame without its length prefix. The request holds slices of the frame.
 ///
-/// Bytes after the end of the body are malformed.
+/// Bytes after the end of the body are ignored, as Kafka does: librdkafka leaves three behind the
+/// null array of a flexible Metadata request.
 pub fn decode_request(frame: Bytes) -> Result<Request, RequestError> {
     let mut reader = Reader::new(frame);
     let mut header = read_fixed_header(&mut reader).map_err(|reason| RequestError::Malformed {
@@ -91,9 +92,7 @@ pub fn decode_request(frame: Bytes) -> Result<Request, RequestError> {
         header: None,
         reason: reason.in_field("header"),
     })?;
-    let body = RequestBody::decode(api, version, &mut reader)
-        .and_then(|body| reader.finish().map(|()| body));
-    match body {
+    match RequestBody::decode(api, version, &mut reader) {
         Ok(body) => Ok(Request { header, body }),
         Err(reason) => Err(RequestError::Malformed {
             header: Some(Box::new(header)),
