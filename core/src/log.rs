@@ -35,6 +35,7 @@ pub mod error;
 pub mod fetch_scan;
 mod file_names;
 pub mod index_builder;
+mod index_file;
 mod load;
 pub mod load_plan;
 pub mod offset_index;

@@ -19,6 +19,7 @@ use super::epoch_checkpoint::EpochCheckpoint;
 use super::error::{Damage, DamageKind};
 use super::file_names::{EPOCH_CHECKPOINT, FileName, SegmentFile};
 use super::index_builder::{IndexState, IndexedBatch};
+use super::index_file;
 use super::offset_index::{self, OffsetEntry};
 use super::recovery_point::RecoveryPoint;
 use super::scan_segment::present;
@@ -388,11 +389,11 @@ impl LoadLog {
             return Ok(offset.zip(time));
         }
         let offset = match found.offset_entries.checked_sub(1) {
-            Some(last) => offset_index::entry_at(files, &index, last)?,
+            Some(last) => index_file::entry_at::<OffsetEntry>(files, &index, last)?,
             None => None,
         };
         let time = match found.time_entries.checked_sub(1) {
-            Some(last) => time_index::entry_at(files, &time_index, last)?,
+            Some(last) => index_file::entry_at::<TimeEntry>(files, &time_index, last)?,
             None => None,
         };
         let possible = offset.is_none_or(|entry| entry.position > 0)

@@ -4,11 +4,12 @@
 //! which that batch begins. Both rise strictly. The first batch of a segment has no entry: it is
 //! found without one.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::ids::{FilePath, Position};
+use crate::ids::FilePath;
 use crate::input::{DiskError, ReadFiles};
+
+use super::index_file::{self, Entry};
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: u64 = 8;
@@ -41,15 +42,16 @@ impl OffsetEntry {
     }
 }
 
-/// The entry number `at` of an index file; `None` past its end.
-pub(crate) fn entry_at(
-    files: &mut dyn ReadFiles,
-    path: &FilePath,
-    at: u32,
-) -> Result<Option<OffsetEntry>, DiskError> {
-    let mut bytes = [0; 8];
-    let read = files.read_at(path, Position(u64::from(at) * ENTRY_BYTES), &mut bytes)?;
-    Ok((read == bytes.len()).then(|| OffsetEntry::decode(bytes)))
+impl Entry for OffsetEntry {
+    const BYTES: usize = ENTRY_BYTES as usize;
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::decode)
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.encode());
+    }
 }
 
 /// The last of the first `entries` entries whose offset is at most `relative_offset`, by binary
@@ -61,19 +63,9 @@ pub(crate) fn floor(
     entries: u32,
     relative_offset: u64,
 ) -> Result<Option<OffsetEntry>, DiskError> {
-    let (mut low, mut high) = (0, entries);
-    let mut best = None;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match entry_at(files, path, middle)? {
-            Some(entry) if u64::from(entry.relative_offset) <= relative_offset => {
-                best = Some(entry);
-                low = middle + 1;
-            }
-            _ => high = middle,
-        }
-    }
-    Ok(best)
+    index_file::floor(files, path, entries, |entry: &OffsetEntry| {
+        u64::from(entry.relative_offset) <= relative_offset
+    })
 }
 
 /// Whether the first `entries` entries of the file are there, rise strictly, and lie inside a
@@ -85,52 +77,15 @@ pub(crate) fn check(
     entries: u32,
     segment_bytes: u64,
 ) -> Result<Option<Option<OffsetEntry>>, DiskError> {
-    let mut last: Option<OffsetEntry> = None;
-    let mut in_order = true;
-    let whole = for_each(files, path, entries, |entry| {
-        in_order &= match last {
+    index_file::check(files, path, entries, |last: Option<OffsetEntry>, entry| {
+        let rises = match last {
             None => entry.position > 0,
             Some(last) => {
                 entry.relative_offset > last.relative_offset && entry.position > last.position
             }
         };
-        in_order &=
-            u64::from(entry.position) < segment_bytes && entry.relative_offset <= i32::MAX as u32;
-        last = Some(entry);
-    })?;
-    Ok((whole && in_order).then_some(last))
-}
-
-/// Calls `visit` for the first `entries` entries; `false` if the file ends before.
-fn for_each(
-    files: &mut dyn ReadFiles,
-    path: &FilePath,
-    entries: u32,
-    mut visit: impl FnMut(OffsetEntry),
-) -> Result<bool, DiskError> {
-    const CHUNK_ENTRIES: u32 = 8192;
-    let mut buffer = vec![0; (entries.min(CHUNK_ENTRIES) as usize) * 8];
-    let mut at = 0;
-    while at < entries {
-        let wanted = ((entries - at).min(CHUNK_ENTRIES) as usize) * 8;
-        let chunk = buffer.get_mut(..wanted).unwrap_or_default();
-        let read = files.read_at(path, Position(u64::from(at) * ENTRY_BYTES), chunk)?;
-        if read < wanted {
-            return Ok(false);
-        }
-        for bytes in chunk.as_chunks().0 {
-            visit(OffsetEntry::decode(*bytes));
-        }
-        at += (wanted / 8) as u32;
-    }
-    Ok(true)
-}
-
-/// The bytes of entries.
-pub(crate) fn encode_all<'a>(entries: impl Iterator<Item = &'a OffsetEntry>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for entry in entries {
-        bytes.extend_from_slice(&entry.encode());
-    }
-    bytes
+        rises
+            && u64::from(entry.position) < segment_bytes
+            && entry.relative_offset <= i32::MAX as u32
+    })
 }

@@ -19,7 +19,8 @@ use crate::time::Mono;
 use super::file_names::SegmentFile;
 use super::scan_segment::present;
 use super::tasks::Failure;
-use super::{Log, Task, time_index};
+use super::time_index::TimeEntry;
+use super::{Log, Task, index_file};
 
 /// How many segments' largest timestamps are read at once.
 const TIMES_AT_ONCE: usize = 256;
@@ -48,7 +49,9 @@ impl SegmentTimes {
         for (base, entries) in &self.segments {
             let path = SegmentFile::TimeIndex.path(&self.dir, *base);
             let last = match entries.checked_sub(1) {
-                Some(last) => present(time_index::entry_at(files, &path, last))?.flatten(),
+                Some(last) => {
+                    present(index_file::entry_at::<TimeEntry>(files, &path, last))?.flatten()
+                }
                 None => None,
             };
             times.push((*base, last.map_or(-1, |entry| entry.timestamp)));

@@ -19,7 +19,7 @@ use super::file_names::SegmentFile;
 use super::segment::{Mark, NewFiles, Phase, Segment};
 use super::tasks::Failure;
 use super::{Durability, Log, LogState, RecoveryPoint, Task};
-use super::{offset_index, time_index};
+use super::{index_file, offset_index, time_index};
 
 /// Entries of an index that are kept in memory before they are written: at most 10 KiB a log.
 const SPILL_ENTRIES: usize = 512;
@@ -217,9 +217,9 @@ impl Log {
             purpose,
         };
         let offsets = tail.offset_tail.iter().take(task.offset_entries as usize);
-        let offsets = offset_index::encode_all(offsets);
+        let offsets = index_file::encode_all(offsets);
         let times = tail.time_tail.iter().take(task.time_entries as usize);
-        let times = time_index::encode_all(times.chain(&provisional));
+        let times = index_file::encode_all(times.chain(&provisional));
 
         let index = SegmentFile::Index.path(&dir, base);
         let time_index = SegmentFile::TimeIndex.path(&dir, base);

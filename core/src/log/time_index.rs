@@ -3,11 +3,12 @@
 //! An entry holds the largest timestamp so far and the last offset of the batch that holds it,
 //! relative to the segment's base. Timestamps rise strictly, offsets do not fall.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::ids::{FilePath, Position};
+use crate::ids::FilePath;
 use crate::input::{DiskError, ReadFiles};
+
+use super::index_file::{self, Entry};
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: u64 = 12;
@@ -41,15 +42,16 @@ impl TimeEntry {
     }
 }
 
-/// The entry number `at` of an index file; `None` past its end.
-pub(crate) fn entry_at(
-    files: &mut dyn ReadFiles,
-    path: &FilePath,
-    at: u32,
-) -> Result<Option<TimeEntry>, DiskError> {
-    let mut bytes = [0; 12];
-    let read = files.read_at(path, Position(u64::from(at) * ENTRY_BYTES), &mut bytes)?;
-    Ok((read == bytes.len()).then(|| TimeEntry::decode(bytes)))
+impl Entry for TimeEntry {
+    const BYTES: usize = ENTRY_BYTES as usize;
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::decode)
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.encode());
+    }
 }
 
 /// The last of the first `entries` entries whose timestamp is at most `timestamp`, by binary search
@@ -60,19 +62,9 @@ pub(crate) fn floor(
     entries: u32,
     timestamp: i64,
 ) -> Result<Option<TimeEntry>, DiskError> {
-    let (mut low, mut high) = (0, entries);
-    let mut best = None;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match entry_at(files, path, middle)? {
-            Some(entry) if entry.timestamp <= timestamp => {
-                best = Some(entry);
-                low = middle + 1;
-            }
-            _ => high = middle,
-        }
-    }
-    Ok(best)
+    index_file::floor(files, path, entries, |entry: &TimeEntry| {
+        entry.timestamp <= timestamp
+    })
 }
 
 /// Whether the first `entries` entries of the file are there and in order, with offsets below
@@ -84,42 +76,15 @@ pub(crate) fn check(
     entries: u32,
     relative_end: u64,
 ) -> Result<Option<Option<TimeEntry>>, DiskError> {
-    const CHUNK_ENTRIES: u32 = 8192;
-    let mut buffer = vec![0; (entries.min(CHUNK_ENTRIES) as usize) * 12];
-    let mut last: Option<TimeEntry> = None;
-    let mut at = 0;
-    while at < entries {
-        let wanted = ((entries - at).min(CHUNK_ENTRIES) as usize) * 12;
-        let chunk = buffer.get_mut(..wanted).unwrap_or_default();
-        let read = files.read_at(path, Position(u64::from(at) * ENTRY_BYTES), chunk)?;
-        if read < wanted {
-            return Ok(None);
-        }
-        for bytes in chunk.as_chunks().0 {
-            let entry = TimeEntry::decode(*bytes);
-            let in_order = match last {
-                None => entry.timestamp >= 0,
-                Some(last) => {
-                    entry.timestamp > last.timestamp && entry.relative_offset > last.relative_offset
-                }
-            };
-            if !in_order || u64::from(entry.relative_offset) >= relative_end {
-                return Ok(None);
+    index_file::check(files, path, entries, |last: Option<TimeEntry>, entry| {
+        let rises = match last {
+            None => entry.timestamp >= 0,
+            Some(last) => {
+                entry.timestamp > last.timestamp && entry.relative_offset > last.relative_offset
             }
-            last = Some(entry);
-        }
-        at += (wanted / 12) as u32;
-    }
-    Ok(Some(last))
-}
-
-/// The bytes of entries.
-pub(crate) fn encode_all<'a>(entries: impl Iterator<Item = &'a TimeEntry>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for entry in entries {
-        bytes.extend_from_slice(&entry.encode());
-    }
-    bytes
+        };
+        rises && u64::from(entry.relative_offset) < relative_end
+    })
 }
 
 #[cfg(test)]

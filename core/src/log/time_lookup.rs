@@ -12,6 +12,7 @@ use crate::record::records::BatchRecords;
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
 use super::error::{BadBatch, Damage, DamageKind};
 use super::file_names::SegmentFile;
+use super::index_file;
 use super::offset_index::{self, OffsetEntry};
 use super::scan_segment::present;
 use super::time_index::{self, TimeEntry};
@@ -119,7 +120,7 @@ impl TimeLookup {
             return Ok(-1);
         };
         let path = SegmentFile::TimeIndex.path(&self.dir, segment.base);
-        let entry = present(time_index::entry_at(files, &path, last))?.flatten();
+        let entry = present(index_file::entry_at::<TimeEntry>(files, &path, last))?.flatten();
         // Without it, the segment has to be looked into.
         Ok(entry.map_or(i64::MAX, |entry| entry.timestamp))
     }
