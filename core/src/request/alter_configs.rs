@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use super::describe_configs::{BROKER, TOPIC, check_broker};
 use crate::broker::State;
-use crate::connection::RequestId;
+use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::metadata::config::{
-    ConfigProblem, ConfigType, Standing, broker_key, check_topic_config, topic_key,
+    ConfigProblem, ConfigType, Standing, broker_key, check_topic_config, split_list, topic_key,
 };
 use crate::metadata::record::{MetadataRecord, Resource};
 use crate::report::Level;
@@ -33,13 +33,22 @@ const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
 
+/// What came of one resource of a request.
+#[derive(Clone)]
+struct Outcome {
+    error_code: ErrorCode,
+    error_message: Option<Str>,
+    resource_type: i8,
+    resource_name: Str,
+}
+
 pub(super) fn handle(
     state: &mut State,
     cx: &mut Context<'_>,
     id: RequestId,
     request: AlterConfigsRequest,
 ) {
-    let mut responses = Vec::with_capacity(request.resources.len());
+    let mut outcomes = Vec::with_capacity(request.resources.len());
     for asked in &request.resources {
         let change = |state: &State, resource: &Resource, _before: &Configs| {
             let mut after = Configs::new();
@@ -53,36 +62,13 @@ pub(super) fn handle(
             }
             Ok(after)
         };
-        let result = alter(
-            state,
-            cx,
-            asked.resource_type,
-            &asked.resource_name,
-            request.validate_only,
-            change,
-        );
-        let (error_code, error_message) = outcome(result);
-        responses.push(AlterConfigsResourceResponse {
-            error_code,
-            error_message,
-            resource_type: asked.resource_type,
-            resource_name: asked.resource_name.clone(),
-            ..Default::default()
-        });
+        let resource = (asked.resource_type, &asked.resource_name);
+        outcomes.push(alter(state, cx, resource, request.validate_only, change));
     }
-    let lost = responses.iter().map(|done| AlterConfigsResourceResponse {
-        error_code: or_lost(done.error_code),
-        ..done.clone()
-    });
-    let lost = AlterConfigsResponse {
-        responses: lost.collect(),
-        ..Default::default()
-    };
-    let response = AlterConfigsResponse {
+    answer(state, id, outcomes, |responses| AlterConfigsResponse {
         responses,
         ..Default::default()
-    };
-    state.metadata.answer_when_durable(id, response, lost);
+    });
 }
 
 pub(super) fn handle_incremental(
@@ -91,62 +77,98 @@ pub(super) fn handle_incremental(
     id: RequestId,
     request: IncrementalAlterConfigsRequest,
 ) {
-    let mut responses = Vec::with_capacity(request.resources.len());
+    let mut outcomes = Vec::with_capacity(request.resources.len());
     for asked in &request.resources {
         let change = |state: &State, resource: &Resource, before: &Configs| {
             apply_operations(state, resource, before, &asked.configs)
         };
-        let result = alter(
-            state,
-            cx,
-            asked.resource_type,
-            &asked.resource_name,
-            request.validate_only,
-            change,
-        );
-        let (error_code, error_message) = outcome(result);
-        responses.push(incremental::AlterConfigsResourceResponse {
-            error_code,
-            error_message,
-            resource_type: asked.resource_type,
-            resource_name: asked.resource_name.clone(),
-            ..Default::default()
-        });
+        let resource = (asked.resource_type, &asked.resource_name);
+        outcomes.push(alter(state, cx, resource, request.validate_only, change));
     }
-    let lost = responses
-        .iter()
-        .map(|done| incremental::AlterConfigsResourceResponse {
-            error_code: or_lost(done.error_code),
-            ..done.clone()
-        });
-    let lost = IncrementalAlterConfigsResponse {
-        responses: lost.collect(),
-        ..Default::default()
-    };
-    let response = IncrementalAlterConfigsResponse {
-        responses,
-        ..Default::default()
-    };
-    state.metadata.answer_when_durable(id, response, lost);
+    answer(state, id, outcomes, |responses| {
+        IncrementalAlterConfigsResponse {
+            responses,
+            ..Default::default()
+        }
+    });
 }
 
-fn outcome(result: Result<(), Refusal>) -> (ErrorCode, Option<Str>) {
-    match result {
+/// Answers once the changes are durable, or that they are lost.
+fn answer<R: From<Outcome>, B: Into<Answer>>(
+    state: &mut State,
+    id: RequestId,
+    outcomes: Vec<Outcome>,
+    body: impl Fn(Vec<R>) -> B,
+) {
+    let lost = outcomes.iter().cloned().map(Outcome::or_lost);
+    let lost = body(lost.map(R::from).collect());
+    let done = body(outcomes.into_iter().map(R::from).collect());
+    state.metadata.answer_when_durable(id, done, lost);
+}
+
+impl Outcome {
+    fn or_lost(mut self) -> Self {
+        if !self.error_code.is_error() {
+            self.error_code = ErrorCode::KAFKA_STORAGE_ERROR;
+        }
+        self
+    }
+}
+
+impl From<Outcome> for AlterConfigsResourceResponse {
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            error_code: outcome.error_code,
+            error_message: outcome.error_message,
+            resource_type: outcome.resource_type,
+            resource_name: outcome.resource_name,
+            ..Default::default()
+        }
+    }
+}
+
+impl From<Outcome> for incremental::AlterConfigsResourceResponse {
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            error_code: outcome.error_code,
+            error_message: outcome.error_message,
+            resource_type: outcome.resource_type,
+            resource_name: outcome.resource_name,
+            ..Default::default()
+        }
+    }
+}
+
+/// Alters one resource, and says what came of it.
+fn alter(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    (resource_type, resource_name): (i8, &Str),
+    validate_only: bool,
+    change: impl Fn(&State, &Resource, &Configs) -> Result<Configs, Refusal>,
+) -> Outcome {
+    let result = try_alter(
+        state,
+        cx,
+        resource_type,
+        resource_name,
+        validate_only,
+        change,
+    );
+    let (error_code, error_message) = match result {
         Ok(()) => (ErrorCode::NONE, None),
         Err((error, words)) => (error, Some(words.into())),
-    }
-}
-
-const fn or_lost(error: ErrorCode) -> ErrorCode {
-    if error.is_error() {
-        error
-    } else {
-        ErrorCode::KAFKA_STORAGE_ERROR
+    };
+    Outcome {
+        error_code,
+        error_message,
+        resource_type,
+        resource_name: resource_name.clone(),
     }
 }
 
 /// Finds the resource, works out its configs, and appends what differs.
-fn alter(
+fn try_alter(
     state: &mut State,
     cx: &mut Context<'_>,
     resource_type: i8,
@@ -241,16 +263,15 @@ fn apply_operations(
             }
             (APPEND | SUBTRACT, Some(value)) => {
                 let current = list_value(state, resource, before, name)?;
-                let mut words: Vec<&str> = split(&current);
+                let mut words: Vec<&str> = split_list(&current).collect();
                 if operation.config_operation == APPEND {
-                    for word in split(value) {
+                    for word in split_list(value) {
                         if !words.contains(&word) {
                             words.push(word);
                         }
                     }
                 } else {
-                    let gone = split(value);
-                    words.retain(|word| !gone.contains(word));
+                    words.retain(|word| !split_list(value).any(|gone| gone == *word));
                 }
                 let value = words.join(",");
                 check(state, resource, name, &value)?;
@@ -263,14 +284,6 @@ fn apply_operations(
         }
     }
     Ok(after)
-}
-
-fn split(value: &str) -> Vec<&str> {
-    value
-        .split(',')
-        .map(str::trim)
-        .filter(|word| !word.is_empty())
-        .collect()
 }
 
 /// The list that an append or subtract starts from: what is set, or the value in force.
@@ -364,7 +377,7 @@ pub(super) fn warn_if_idle(cx: &mut Context<'_>, owner: &str, name: &str, value:
             alloc::format!("stored, and has no effect: resource={owner} {name}={value}"),
         );
     }
-    if name == "cleanup.policy" && split(value).contains(&"compact") {
+    if name == "cleanup.policy" && split_list(value).any(|word| word == "compact") {
         cx.report(
             Level::Warn,
             "config",

@@ -109,7 +109,7 @@ impl ConfigType {
 }
 
 /// The words of a list value; an empty value has none.
-pub(super) fn split_list(value: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn split_list(value: &str) -> impl Iterator<Item = &str> {
     value
         .split(',')
         .map(str::trim)
