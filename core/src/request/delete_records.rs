@@ -88,16 +88,16 @@ fn raise(
         .partition(key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
     partition.check_readable()?;
-    let high_watermark = partition.high_watermark();
-    let offset = if offset == HIGH_WATERMARK {
-        high_watermark
-    } else {
-        Offset(offset)
-    };
-    if offset.0 < 0 || offset > high_watermark {
-        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
-    }
     let start = partition.log.log_start_offset();
+    // What is deleted already is no error.
+    if (0..=start.0).contains(&offset) {
+        return Ok((start, false));
+    }
+    let wanted = (offset != HIGH_WATERMARK).then_some(Offset(offset));
+    let offset = partition
+        .log
+        .delete_records(wanted, partition.high_watermark())
+        .map_err(|_| ErrorCode::OFFSET_OUT_OF_RANGE)?;
     if offset <= start {
         return Ok((start, false));
     }
