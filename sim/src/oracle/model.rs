@@ -39,12 +39,14 @@ pub struct LogModel {
     pub log_start: i64,
     /// The largest log start that anyone asked for; above `log_start` it may have come true.
     pub log_start_asked: i64,
-    /// The segment opened last.
+    /// The newest segment that was created or opened in this life.
     pub active_segment: Option<FilePath>,
     /// Someone asked for the topic's deletion: it may be gone at any time.
     pub may_vanish: bool,
     /// A flush of it failed in this life.
     pub flush_failed: bool,
+    /// A flush of it failed in some life: pages may show old bytes at any time.
+    pub pages_may_change: bool,
     /// What was checked to be on the disk, so that nothing is compared twice.
     pub checked_end: i64,
     /// What recovery should find, if that can be said.
@@ -159,6 +161,13 @@ impl Rising {
 }
 
 impl LogModel {
+    /// The newest segment: the one created or opened last, or that of the last batch.
+    #[must_use]
+    pub fn newest_segment(&self) -> Option<&FilePath> {
+        let written = self.batches.values().next_back().map(|b| &b.segment);
+        self.active_segment.as_ref().max(written)
+    }
+
     /// The batch that holds an offset.
     #[must_use]
     pub fn batch_of(&self, offset: i64) -> Option<(i64, &ModelBatch)> {
@@ -200,14 +209,18 @@ impl LogModel {
         self.acked_end.max(self.visible_end)
     }
 
-    /// Bytes of whole batches from the one that holds `offset` on, below `limit`.
+    /// Bytes of whole batches from the one that holds `offset` on, below `limit`; no more than
+    /// `most`.
     #[must_use]
-    pub fn bytes_between(&self, offset: i64, limit: i64) -> u64 {
+    pub fn bytes_between(&self, offset: i64, limit: i64, most: u64) -> u64 {
         let from = self.batch_of(offset).map_or(offset, |(base, _)| base);
-        self.batches
-            .range(from..)
-            .take_while(|(_, batch)| batch.last_offset < limit)
-            .map(|(_, batch)| batch.bytes.len() as u64)
-            .sum()
+        let mut sum = 0;
+        for batch in self.batches.range(from..).map(|(_, batch)| batch) {
+            if sum >= most || batch.last_offset >= limit {
+                break;
+            }
+            sum += batch.bytes.len() as u64;
+        }
+        sum.min(most)
     }
 }

@@ -16,17 +16,9 @@ impl Oracle {
         }
         let directory = path.parent();
         let log = self.models.entry(directory.as_str());
-        let rolled = log
-            .active_segment
-            .as_ref()
-            .is_some_and(|active| active.name() < path.name());
-        // While a log is reopened, reads go on, and open segments that are not the newest.
-        let is_newest = log
-            .batches
-            .values()
-            .next_back()
-            .is_none_or(|batch| batch.segment.name() <= path.name());
-        if rolled || (log.active_segment.is_none() && is_newest) {
+        let newest = log.newest_segment();
+        let rolled = newest.is_some_and(|newest| newest < path);
+        if newest.is_none_or(|newest| newest < path) {
             log.active_segment = Some(path.clone());
         }
         if rolled {
@@ -140,10 +132,7 @@ impl Oracle {
         }
         // The newest segment goes when it could not be begun; the others when their records are
         // deleted.
-        let is_newest = log
-            .active_segment
-            .as_ref()
-            .is_none_or(|active| active.name() <= path.name());
+        let is_newest = log.newest_segment().is_none_or(|newest| newest <= path);
         if is_newest {
             log.active_segment = None;
         }

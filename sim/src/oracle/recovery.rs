@@ -33,6 +33,13 @@ impl Oracle {
         }
     }
 
+    /// The power goes while no process runs, after a stop that was not clean.
+    pub fn lost_power_after_unclean_stop(&mut self) {
+        for log in self.models.all_mut() {
+            log.lost_power = true;
+        }
+    }
+
     /// The logs whose recovery is not over, or not judged.
     #[must_use]
     pub fn loading(&self) -> bool {
@@ -96,7 +103,7 @@ impl Oracle {
         let promised = log.promised_end();
         let start = log.log_start.max(log.log_start_asked);
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
-        let predicted = log.predicted_end.take();
+        let predicted = log.predicted_end.take().filter(|_| !log.pages_may_change);
         let mut wrong = None;
         for (base, batch) in &found.batches {
             match log.batches.get(base) {
