@@ -284,7 +284,7 @@ impl DelayedFetch {
                 return false;
             };
             let partition = target.key.and_then(|key| state.partitions.get(&key));
-            !partition.is_some_and(|partition| partition.log.holds(range))
+            partition.is_none_or(|partition| !partition.log.holds(range))
         })
     }
 
