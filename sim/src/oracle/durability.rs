@@ -120,7 +120,6 @@ impl Oracle {
                     && let Some(log) = self.models.get_mut(path.parent().as_str())
                 {
                     log.flush_failed = true;
-                    log.pages_may_change = true;
                 }
             }
             DiskFault::WriteError | DiskFault::ShortWrite | DiskFault::NoSpace => {

@@ -1,7 +1,7 @@
 //! The logs as they should be: what the broker issued, what of it was acknowledged, and what was
 //! shown. Kept from effects and answers alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use odradek_core::ids::FilePath;
@@ -39,14 +39,12 @@ pub struct LogModel {
     pub log_start: i64,
     /// The largest log start that anyone asked for; above `log_start` it may have come true.
     pub log_start_asked: i64,
-    /// The newest segment that was created or opened in this life.
-    pub active_segment: Option<FilePath>,
+    /// The segments that were created, opened or found in this life, and not removed.
+    pub segments: BTreeSet<FilePath>,
     /// Someone asked for the topic's deletion: it may be gone at any time.
     pub may_vanish: bool,
     /// A flush of it failed in this life.
     pub flush_failed: bool,
-    /// A flush of it failed in some life: pages may show old bytes at any time.
-    pub pages_may_change: bool,
     /// What was checked to be on the disk, so that nothing is compared twice.
     pub checked_end: i64,
     /// What recovery should find, if that can be said.
@@ -126,7 +124,7 @@ impl Models {
             log.lost_power |= death == Some(Death::Power);
             log.flush_failed = false;
             log.checked_end = 0;
-            log.active_segment = None;
+            log.segments.clear();
         }
     }
 }
@@ -161,11 +159,10 @@ impl Rising {
 }
 
 impl LogModel {
-    /// The newest segment: the one created or opened last, or that of the last batch.
+    /// The newest segment. It may be empty, so the last batch does not tell.
     #[must_use]
     pub fn newest_segment(&self) -> Option<&FilePath> {
-        let written = self.batches.values().next_back().map(|b| &b.segment);
-        self.active_segment.as_ref().max(written)
+        self.segments.last()
     }
 
     /// The batch that holds an offset.

@@ -16,11 +16,8 @@ impl Oracle {
         }
         let directory = path.parent();
         let log = self.models.entry(directory.as_str());
-        let newest = log.newest_segment();
-        let rolled = newest.is_some_and(|newest| newest < path);
-        if newest.is_none_or(|newest| newest < path) {
-            log.active_segment = Some(path.clone());
-        }
+        let rolled = log.newest_segment().is_some_and(|newest| newest < path);
+        log.segments.insert(path.clone());
         if rolled {
             self.mark(Mark::SegmentRolled);
         }
@@ -113,6 +110,8 @@ impl Oracle {
         let Some(log) = self.models.get_mut(directory.as_str()) else {
             return;
         };
+        let is_newest = log.newest_segment().is_none_or(|newest| newest <= path);
+        log.segments.remove(path);
         if log.may_vanish || log.is_loading {
             return;
         }
@@ -130,12 +129,6 @@ impl Oracle {
                 log.add_ghost(*base, batch.bytes);
             }
         }
-        // The newest segment goes when it could not be begun; the others when their records are
-        // deleted.
-        let is_newest = log.newest_segment().is_none_or(|newest| newest <= path);
-        if is_newest {
-            log.active_segment = None;
-        }
         let lost = held
             .iter()
             .find(|(base, last)| *last >= allowed && *base < promised);
@@ -152,6 +145,8 @@ impl Oracle {
         }
         if let Some((base, _)) = held.first()
             && *base >= promised
+            // The newest segment goes when it could not be begun; the others when their records are
+            // deleted.
             && is_newest
             && let Some(log) = self.models.get_mut(directory.as_str())
         {
