@@ -18,9 +18,16 @@ use crate::disk::Disk;
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
+        let asks_for_change = |request: &&Request| {
+            matches!(
+                request.body,
+                RequestBody::DeleteTopics(_) | RequestBody::DeleteRecords(_)
+            )
+        };
         match self
             .exchanges
             .last(connection)
+            .filter(asks_for_change)
             .map(|request| request.body.clone())
         {
             Some(RequestBody::DeleteTopics(request)) => {
@@ -119,6 +126,13 @@ impl Oracle {
         response: &ResponseBody,
         disk: &Disk,
     ) {
+        if !matches!(
+            response,
+            ResponseBody::Produce(_) | ResponseBody::Fetch(_) | ResponseBody::ListOffsets(_)
+        ) {
+            // Names of topics, and which topics there are.
+            self.told += 1;
+        }
         match (request, response) {
             (RequestBody::Produce(request), ResponseBody::Produce(response)) => {
                 self.judge_produce(version, request, response, disk);
