@@ -17,6 +17,7 @@
 
 mod member;
 mod rebalance;
+mod restore;
 #[cfg(test)]
 mod tests;
 
@@ -42,7 +43,7 @@ const NEW_MEMBER_JOIN_TIMEOUT_MS: u64 = 5 * 60 * 1000;
 
 /// What one group may hold in memory, which is also about the size of its record. Beyond it no
 /// member joins.
-const MAX_GROUP_BYTES: usize = 8 << 20;
+const MAX_GROUP_BYTES: usize = 3 << 20;
 
 /// Ids given out and not used yet that a group waits for. Beyond it no member joins.
 const MAX_PENDING: usize = 10_000;
@@ -838,6 +839,16 @@ impl ClassicGroup {
 fn offered_before(member: &Member, place: usize, name: &Str) -> bool {
     let mut before = member.protocols.iter().take(place);
     before.any(|(earlier, _)| earlier == name)
+}
+
+impl Reply {
+    /// The same request, refused.
+    pub(crate) fn refused(&self, error: ErrorCode) -> Self {
+        match self {
+            Self::Join(reply) => Self::Join(JoinReply::refusal(error, reply.member_id.clone())),
+            Self::Sync(_) => Self::Sync(SyncReply::refusal(error)),
+        }
+    }
 }
 
 impl JoinReply {

@@ -36,7 +36,7 @@ impl Default for GroupConfig {
             offsets_retention_ms: 7 * 24 * 3_600_000,
             offsets_retention_check_interval_ms: 600_000,
             topic_partitions: 1,
-            topic_segment_bytes: 4 << 20,
+            topic_segment_bytes: 8 << 20,
         }
     }
 }

@@ -149,8 +149,9 @@ impl ClassicGroup {
             self.remove(&member_id, ErrorCode::UNKNOWN_MEMBER_ID, out);
         }
         if !self.members.is_empty() && !self.elect_leader() {
-            // Only static members are left, and none of them is back. Their sessions will end.
-            let timeout_ms = self.rebalance_timeout_ms();
+            // Only static members are left, and none of them is back. Their sessions will end. A
+            // member that allows no time at all must not make this spin.
+            let timeout_ms = self.rebalance_timeout_ms().max(1_000);
             self.join_deadline = Some(now.mono.plus_ms(timeout_ms));
             return;
         }

@@ -370,7 +370,8 @@ fn a_member_that_heartbeats_and_never_syncs_is_given_up() {
     room.config.initial_rebalance_delay_ms = 10;
     let (first, second) = (room.join(""), room.join(""));
     room.advance(20);
-    (room.joined(first).unwrap(), room.joined(second).unwrap());
+    room.joined(first).unwrap();
+    room.joined(second).unwrap();
     let leads = room.sync("m1", 1, &[("m1", "all")]);
     assert_eq!(room.synced(leads), Some(Ok("all".to_string())));
     for _ in 0..(REBALANCE_MS / 5_000) {
@@ -443,7 +444,8 @@ fn a_static_member_that_comes_back_to_a_stable_group_disturbs_nobody() {
     room.config.initial_rebalance_delay_ms = 10;
     let (first, second) = (room.join_static("", "one"), room.join_static("", "two"));
     room.advance(20);
-    (room.joined(first).unwrap(), room.joined(second).unwrap());
+    room.joined(first).unwrap();
+    room.joined(second).unwrap();
     room.finish_sync(1);
     let records = room.records;
     let back = room.join_static("", "two");
@@ -531,7 +533,8 @@ fn a_static_member_that_is_away_keeps_its_place_until_its_session_ends() {
         }),
     );
     room.advance(20);
-    (room.joined(first).unwrap(), room.joined(second).unwrap());
+    room.joined(first).unwrap();
+    room.joined(second).unwrap();
     room.finish_sync(1);
     let rejoin = room.join_static("m1", "one");
     room.advance(REBALANCE_MS);
@@ -602,7 +605,8 @@ fn a_join_while_the_rebalance_completes_starts_another() {
     room.config.initial_rebalance_delay_ms = 10;
     let (first, second) = (room.join(""), room.join(""));
     room.advance(20);
-    (room.joined(first).unwrap(), room.joined(second).unwrap());
+    room.joined(first).unwrap();
+    room.joined(second).unwrap();
     let waits = room.sync("m2", 1, &[]);
     let third = room.join("");
     assert_eq!(
