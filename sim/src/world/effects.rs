@@ -233,7 +233,15 @@ impl World {
             host: "sim".to_owned(),
             port: 9092,
         };
-        self.step(number, Input::Opened { connection, local });
+        let peer = "sim".to_owned();
+        self.step(
+            number,
+            Input::Opened {
+                connection,
+                local,
+                peer,
+            },
+        );
     }
 
     /// Takes the frames that are complete.
