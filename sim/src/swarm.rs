@@ -72,6 +72,10 @@ pub struct WorkloadMix {
     pub consumers: u32,
     /// A consumer's longest wait, in milliseconds.
     pub max_wait_ms: u64,
+    /// Producers that are the core's client.
+    pub machine_producers: u32,
+    /// Consumers that are the core's client.
+    pub machine_consumers: u32,
     /// Clients that ask for offsets.
     pub listers: u32,
     /// Clients that create and delete topics of their own.
@@ -211,11 +215,17 @@ fn draw_network(choices: &mut Choices) -> NetworkRates {
 
 fn draw_workload(choices: &mut Choices) -> WorkloadMix {
     let topics = pick(choices, 60, &[1, 1, 2, 3]);
+    // So many of them speak through the core's client; the others send raw frames.
+    let producers = pick(choices, 70, &[1, 2, 3, 4]);
+    let machine_producers = pick(choices, 90, &[0, 1, 1, 2, 4]).min(producers);
+    let consumers = pick(choices, 76, &[0, 1, 2, 4]);
+    let machine_consumers = pick(choices, 91, &[0, 1, 1, 2, 4]).min(consumers);
     WorkloadMix {
         topics: (0..topics)
             .map(|i| pick(choices, 61 + i, &[1, 1, 2, 3]))
             .collect(),
-        producers: pick(choices, 70, &[1, 2, 3, 4]),
+        producers: producers - machine_producers,
+        machine_producers,
         acks: pick::<&[i16]>(
             choices,
             71,
@@ -226,7 +236,8 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         max_records: pick(choices, 73, &[1, 3, 20]),
         max_value_bytes: pick(choices, 74, &[0, 30, 300, 3_000]),
         pause_ns: pick(choices, 75, &[3, 20, 60]) * MILLISECOND,
-        consumers: pick(choices, 76, &[0, 1, 2, 4]),
+        consumers: consumers - machine_consumers,
+        machine_consumers,
         max_wait_ms: pick(choices, 77, &[0, 50, 500, 2_000]),
         listers: pick(choices, 78, &[0, 0, 1]),
         topic_makers: pick(choices, 79, &[0, 0, 1]),
