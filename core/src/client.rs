@@ -210,7 +210,7 @@ impl State {
             } => self
                 .consumer
                 .list_offsets(step, metadata, id, partitions, timeout_ms),
-            Command::Admin(request) => self.admin.request(step, metadata, id, request),
+            Command::Admin(request) => self.admin.request(step, metadata, id, *request),
             Command::Close { timeout_ms } => self.close(step, id, timeout_ms),
         }
     }

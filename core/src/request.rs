@@ -48,7 +48,8 @@ pub(crate) fn start(
         Ok(parts) => parts,
         Err(error) => return refuse(state, cx, id, &error),
     };
-    let version = request.header.api_version;
+    let header = request.header;
+    let version = header.api_version;
     match request.body {
         RequestBody::Produce(body) => produce::handle(state, cx, id, version, body, checks),
         RequestBody::Fetch(body) => fetch::handle(state, cx, id, version, body),
@@ -74,6 +75,22 @@ pub(crate) fn start(
         }
         RequestBody::DescribeTopicPartitions(body) => {
             describe_topic_partitions::handle(state, id, body);
+        }
+        RequestBody::OffsetCommit(_)
+        | RequestBody::OffsetFetch(_)
+        | RequestBody::FindCoordinator(_)
+        | RequestBody::JoinGroup(_)
+        | RequestBody::Heartbeat(_)
+        | RequestBody::LeaveGroup(_)
+        | RequestBody::SyncGroup(_)
+        | RequestBody::DescribeGroups(_)
+        | RequestBody::ListGroups(_)
+        | RequestBody::InitProducerId(_)
+        | RequestBody::DeleteGroups(_)
+        | RequestBody::OffsetDelete(_)
+        | RequestBody::ConsumerGroupHeartbeat(_)
+        | RequestBody::ConsumerGroupDescribe(_) => {
+            refuse(state, cx, id, &RequestError::UnknownApi { header });
         }
     }
 }

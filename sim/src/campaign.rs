@@ -39,8 +39,8 @@ pub struct Summary {
     pub marks: BTreeMap<Mark, u64>,
     /// The first seed that failed, then, when asked to go on, the first of each other check.
     pub failed: Vec<Outcome>,
-    /// How many seeds failed each check.
-    pub failures: BTreeMap<Check, u64>,
+    /// The seeds that failed each check.
+    pub failures: BTreeMap<Check, Vec<u64>>,
 }
 
 /// Runs seeds until one fails, or all of them if `keep_going`. `progress` is told how many are done, in order.
@@ -111,9 +111,9 @@ impl Summary {
             *self.marks.entry(*mark).or_default() += 1;
         }
         if let Some(violation) = &outcome.violation {
-            let count = self.failures.entry(violation.check).or_default();
-            *count += 1;
-            if *count == 1 {
+            let seeds = self.failures.entry(violation.check).or_default();
+            seeds.push(outcome.seed);
+            if seeds.len() == 1 {
                 self.failed.push(outcome);
             }
         }

@@ -368,6 +368,22 @@ impl Disk {
         Some(self.file(self.lookup_durable(path)?)?.durable())
     }
 
+    /// Whether a failed flush left pages of a file in this directory that read well and are not on
+    /// the disk.
+    #[must_use]
+    pub fn has_lost_pages(&self, directory: &FilePath) -> bool {
+        let Some(Node::Directory(directory)) =
+            self.lookup(directory).ok().and_then(|d| self.nodes.get(&d))
+        else {
+            return false;
+        };
+        directory
+            .cached()
+            .values()
+            .filter_map(|inode| self.file(*inode))
+            .any(File::has_lost_pages)
+    }
+
     /// Damages a file on the medium: both what reads see and what is durable.
     pub fn flip_bit(&mut self, inode: Inode, position: u64, bit: u8) {
         if let Ok(file) = self.file_mut(inode) {

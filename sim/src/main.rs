@@ -190,14 +190,24 @@ fn run(
         println!("no violation");
         return Ok(true);
     }
-    for (check, count) in &summary.failures {
-        println!("{count} seeds violate {check}");
+    for (check, seeds) in &summary.failures {
+        println!("{} seeds violate {check}: {}", seeds.len(), some_of(seeds));
     }
     for failed in &summary.failed {
         // Once more, this time with words.
         explain(&world::run(failed.seed, bugs, Keep::Last(60)), bug);
     }
     Ok(false)
+}
+
+/// The first few, in words.
+fn some_of(seeds: &[u64]) -> String {
+    const SHOWN: usize = 20;
+    let mut words: Vec<String> = seeds.iter().take(SHOWN).map(u64::to_string).collect();
+    if seeds.len() > SHOWN {
+        words.push("...".to_owned());
+    }
+    words.join(", ")
 }
 
 fn explain(outcome: &Outcome, bug: Option<&str>) {

@@ -28,8 +28,18 @@ impl Oracle {
         for log in self.models.all_mut() {
             let found = read_log(&log.directory, disk);
             // Until the first start is over, what there is may be thrown away and made anew.
-            log.predicted_end =
-                (settled && !log.may_vanish && log.log_start_asked == 0).then_some(found.end);
+            // Where a failed flush left pages that are not on the disk, what reads see can change at
+            // any time, also while it is recovered.
+            let lasts = !disk.has_lost_pages(&log.directory.as_str().into());
+            let may_shrink = log.may_vanish || log.log_start_asked > 0;
+            log.predicted_end = (settled && lasts && !may_shrink).then_some(found.end);
+        }
+    }
+
+    /// The power goes while no process runs, after a stop that was not clean.
+    pub fn lost_power_after_unclean_stop(&mut self) {
+        for log in self.models.all_mut() {
+            log.lost_power = true;
         }
     }
 
@@ -99,7 +109,8 @@ impl Oracle {
         let promised = log.promised_end();
         let start = log.log_start.max(log.log_start_asked);
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
-        let predicted = log.predicted_end.take();
+        let predicted = log.predicted_end.take().filter(|_| !log.flush_failed);
+        log.segments.extend(found.segments.iter().cloned());
         let mut wrong = None;
         for (base, batch) in &found.batches {
             match log.batches.get(base) {
