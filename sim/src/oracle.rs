@@ -13,6 +13,7 @@
 //! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
+//! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, ClientKeepsItsWord |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
 use std::collections::BTreeMap;
@@ -25,11 +26,13 @@ use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::read_job::ReadJob;
 use odradek_core::time::Mono;
 
+use self::clients::Clients;
 use self::connections::Exchanges;
 use self::model::{LogModel, Models};
 use crate::disk::Disk;
 
 pub mod answers;
+pub mod clients;
 pub mod connections;
 pub mod durability;
 pub mod indexes;
@@ -85,6 +88,22 @@ pub enum Check {
     AnswersWellFormed,
     /// A topic whose creation was acknowledged is there.
     CreatedTopicDurable,
+    /// What a producer was told is in the log is read where it was told.
+    LostWrite,
+    /// Nothing is read that nobody sent.
+    UnsentRead,
+    /// What a producer was told has failed is never read.
+    FailedRead,
+    /// An offset holds the same record for every producer and reader.
+    InconsistentOffsets,
+    /// A reader never goes back unasked.
+    NonMonotonicPoll,
+    /// A reader passes over nothing.
+    SkippedPoll,
+    /// Records of a producer that keeps their order are appended in it.
+    SendOrder,
+    /// The client's state machine does for its application what it says.
+    ClientKeepsItsWord,
     /// Once faults stop, everything acknowledged is read.
     EverythingAcknowledgedIsRead,
     /// Once faults stop, everything ends within a bound of virtual time.
@@ -155,6 +174,20 @@ pub enum Mark {
     NameLost,
     /// The broker refused to go on because of a fault.
     Fatal,
+    /// A producer lost a connection with a request in flight, and a record of then was delivered.
+    LostAndDelivered,
+    /// A producer does not know what became of a record.
+    OutcomeUnknown,
+    /// A producer knows that a record is not in the log.
+    OutcomeFailed,
+    /// A producer died with records on their way.
+    ProducerDied,
+    /// A retry appended a record again.
+    AppendedTwice,
+    /// A consumer went on elsewhere by its policy.
+    ConsumerReset,
+    /// A consumer without a policy said that its position is gone.
+    PositionLost,
 }
 
 impl Mark {
@@ -177,6 +210,13 @@ impl Mark {
         Self::FileTorn,
         Self::NameLost,
         Self::Fatal,
+        Self::LostAndDelivered,
+        Self::OutcomeUnknown,
+        Self::OutcomeFailed,
+        Self::ProducerDied,
+        Self::AppendedTwice,
+        Self::ConsumerReset,
+        Self::PositionLost,
     ];
 }
 
@@ -187,6 +227,7 @@ pub struct Oracle {
     log_config: LogConfig,
     models: Models,
     exchanges: Exchanges,
+    clients: Clients,
     files: BTreeMap<FileId, FilePath>,
     topic_ids: BTreeMap<TopicId, String>,
     /// Topics whose creation was acknowledged and whose deletion nobody asked for.
@@ -215,6 +256,7 @@ impl Oracle {
             log_config,
             models: Models::default(),
             exchanges: Exchanges::default(),
+            clients: Clients::default(),
             files: BTreeMap::new(),
             topic_ids: BTreeMap::new(),
             created: BTreeMap::new(),

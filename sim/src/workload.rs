@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
+use odradek_core::bugs::Bugs;
 use odradek_core::ids::{ConnectionId, TopicId};
 use odradek_core::time::{Mono, Now};
 
@@ -22,11 +23,17 @@ use crate::choices::{Choices, Odds, Subsystem};
 use crate::network::{Arrival, Network};
 use crate::swarm::WorkloadMix;
 
+use self::seen::Seen;
+
 pub mod consumer;
 pub mod founder;
 pub mod hostile;
 pub mod lister;
+pub mod machine;
+pub mod machine_consumer;
+pub mod machine_producer;
 pub mod producer;
+pub mod seen;
 pub mod session;
 pub mod topic_maker;
 pub mod trimmer;
@@ -67,6 +74,8 @@ pub struct ClientContext<'a> {
     pub timers: &'a mut Vec<(u64, u64)>,
     /// What it has to complain about: an answer that breaks the protocol.
     pub complaints: &'a mut Vec<String>,
+    /// What it tells the oracle.
+    pub saw: &'a mut Vec<Seen>,
 }
 
 /// What clients know of topics.
@@ -161,13 +170,19 @@ impl ClientContext<'_> {
 
 /// The clients of a mix, in a fixed order.
 #[must_use]
-pub fn clients(mix: &WorkloadMix) -> Vec<Box<dyn Client>> {
+pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     let mut clients: Vec<Box<dyn Client>> = vec![Box::new(founder::Founder::default())];
     for _ in 0..mix.producers {
         clients.push(Box::new(producer::Producer::new(mix)));
     }
     for _ in 0..mix.consumers {
         clients.push(Box::new(consumer::Consumer::new(mix)));
+    }
+    for _ in 0..mix.machine_producers {
+        clients.push(Box::new(machine_producer::MachineProducer::new(mix, bugs)));
+    }
+    for _ in 0..mix.machine_consumers {
+        clients.push(Box::new(machine_consumer::MachineConsumer::new(mix, bugs)));
     }
     for _ in 0..mix.listers {
         clients.push(Box::new(lister::Lister::default()));

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use odradek_core::broker::inspect::Held;
+use odradek_core::client;
 use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
 
@@ -22,6 +23,7 @@ use crate::network::{Arrival, Network};
 use crate::oracle::{Check, Mark, Oracle, Violation};
 use crate::swarm::Swarm;
 use crate::trace::{ChainedHash, Keep, Trace};
+use crate::workload::seen::Seen;
 use crate::workload::verifier::Verifier;
 use crate::workload::{self, Catalog, Client, ClientContext};
 
@@ -203,7 +205,7 @@ impl World {
             clock: Clock::new(),
             nodes: vec![Node::new(&swarm, planted)],
             network: Network::new(swarm.network),
-            clients: workload::clients(&swarm.workload),
+            clients: workload::clients(&swarm.workload, planted.core),
             verifier: Verifier::default(),
             oracle: Oracle::new(swarm.broker.durability, swarm.broker.log.clone()),
             trace: Trace::new(keep),
@@ -329,6 +331,7 @@ impl World {
         let mut arrivals = Vec::new();
         let mut timers = Vec::new();
         let mut complaints = Vec::new();
+        let mut saw = Vec::new();
         let mut cx = ClientContext {
             client: number,
             now: self.clock.now(),
@@ -338,6 +341,7 @@ impl World {
             arrivals: &mut arrivals,
             timers: &mut timers,
             complaints: &mut complaints,
+            saw: &mut saw,
         };
         match self.clients.get_mut(number) {
             Some(client) => act(client.as_mut(), &mut cx),
@@ -356,10 +360,24 @@ impl World {
             let client = number;
             self.clock.after(delay, Event::Timer { client, tag });
         }
+        for seen in saw {
+            self.client_saw(number, seen);
+        }
         for complaint in complaints {
             let detail = format!("client {number}: {complaint}");
             self.oracle.violate(Check::AnswersWellFormed, detail);
         }
+    }
+
+    fn client_saw(&mut self, number: usize, seen: Seen) {
+        match &seen {
+            Seen::Outcome { id, outcome } if !matches!(outcome, client::Outcome::Ok { .. }) => {
+                self.say(format_args!("* {id}: {outcome}"));
+            }
+            Seen::Abandoned { .. } => self.say(format_args!("* client {number} dies")),
+            _ => {}
+        }
+        self.oracle.client_saw(seen);
     }
 
     /// Schedules what travels on a connection.

@@ -99,6 +99,9 @@ impl Oracle {
             let promised = log.promised_end().max(log.log_start);
             let vanished = log.may_vanish || promised == 0 || !log.is_users();
             self.models.forget(directory);
+            if power_under_os {
+                self.lost_under_os(directory, 0);
+            }
             if !vanished && !power_under_os {
                 self.violate(
                     Check::AckedDurable,
@@ -154,6 +157,9 @@ impl Oracle {
             log.acked_end = log.acked_end.min(found.end);
             log.visible_end = log.visible_end.min(found.end);
             log.high_watermarks.fall_to(found.end);
+        }
+        if power_under_os && found.end < acked_end.max(visible_end) {
+            self.lost_under_os(directory, found.end);
         }
         if found.end < before {
             self.mark(Mark::TornTailCut);

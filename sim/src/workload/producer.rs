@@ -12,6 +12,7 @@ use odradek_core::wire::messages::produce::{
 };
 use odradek_core::wire::{Records, ResponseBody};
 
+use super::seen::Seen;
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::batch::{self, Record};
@@ -104,6 +105,10 @@ impl Producer {
                 }
             })
             .collect();
+        cx.saw.push(Seen::Raw {
+            producer: cx.client as u64,
+            up_to: self.last_record,
+        });
         let compression = match dice.below(12) {
             0 => Compression::Gzip,
             1 => Compression::Snappy,

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::Consumer;
 use super::assigned::Position;
+use crate::bugs::Bug;
 use crate::client::config::OffsetReset;
 use crate::client::error::ClientError;
 use crate::client::input::{OffsetSpec, TopicName, TopicPartition};
@@ -277,8 +278,10 @@ impl Consumer {
         };
         let offset = assigned.fetch_offset;
         assigned.position = match self.config.auto_offset_reset {
-            OffsetReset::Earliest => Position::Unknown(OffsetSpec::Earliest),
-            OffsetReset::Latest => Position::Unknown(OffsetSpec::Latest),
+            OffsetReset::Earliest if !self.bugs.has(Bug::IgnoreResetPolicy) => {
+                Position::Unknown(OffsetSpec::Earliest)
+            }
+            OffsetReset::Latest | OffsetReset::Earliest => Position::Unknown(OffsetSpec::Latest),
             OffsetReset::None => {
                 assigned.complain(ClientError::OffsetOutOfRange { offset });
                 Position::Lost
