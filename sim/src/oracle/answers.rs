@@ -18,11 +18,12 @@ use crate::disk::Disk;
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
-        match self
-            .exchanges
-            .last(connection)
-            .map(|request| request.body.clone())
-        {
+        let request = self.exchanges.last(connection);
+        let request = request.map(|request| request.body.clone());
+        if let Some(request) = &request {
+            self.note_config_changes(request);
+        }
+        match request {
             Some(RequestBody::DeleteTopics(request)) => {
                 let named = request.topics.iter().filter_map(|topic| match &topic.name {
                     Some(name) => Some(name.to_string()),
@@ -155,7 +156,7 @@ impl Oracle {
                     }
                 }
             }
-            _ => {}
+            _ => self.judge_admin(request, response),
         }
     }
 
