@@ -13,6 +13,7 @@
 //! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
+//! | [`admin`] | ConfigDurable, EpochEndsWhereItDoes, answers that say something about everything asked |
 //! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, ClientKeepsItsWord |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
@@ -26,11 +27,13 @@ use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::read_job::ReadJob;
 use odradek_core::time::Mono;
 
+use self::admin::Configs;
 use self::clients::Clients;
 use self::connections::Exchanges;
 use self::model::{LogModel, Models};
 use crate::disk::Disk;
 
+pub mod admin;
 pub mod answers;
 pub mod clients;
 pub mod connections;
@@ -88,6 +91,10 @@ pub enum Check {
     AnswersWellFormed,
     /// A topic whose creation was acknowledged is there.
     CreatedTopicDurable,
+    /// A config that was set is in force until it is changed.
+    ConfigDurable,
+    /// OffsetForLeaderEpoch tells where an epoch ends.
+    EpochEndsWhereItDoes,
     /// What a producer was told is in the log is read where it was told.
     LostWrite,
     /// Nothing is read that nobody sent.
@@ -188,6 +195,10 @@ pub enum Mark {
     ConsumerReset,
     /// A consumer without a policy said that its position is gone.
     PositionLost,
+    /// A topic got more partitions.
+    PartitionsAdded,
+    /// A config was read that was set before.
+    ConfigRead,
 }
 
 impl Mark {
@@ -217,6 +228,8 @@ impl Mark {
         Self::AppendedTwice,
         Self::ConsumerReset,
         Self::PositionLost,
+        Self::PartitionsAdded,
+        Self::ConfigRead,
     ];
 }
 
@@ -228,6 +241,7 @@ pub struct Oracle {
     models: Models,
     exchanges: Exchanges,
     clients: Clients,
+    configs: Configs,
     files: BTreeMap<FileId, FilePath>,
     topic_ids: BTreeMap<TopicId, String>,
     /// Topics whose creation was acknowledged and whose deletion nobody asked for.
@@ -257,6 +271,7 @@ impl Oracle {
             models: Models::default(),
             exchanges: Exchanges::default(),
             clients: Clients::default(),
+            configs: Configs::default(),
             files: BTreeMap::new(),
             topic_ids: BTreeMap::new(),
             created: BTreeMap::new(),

@@ -80,6 +80,8 @@ pub struct WorkloadMix {
     pub listers: u32,
     /// Clients that create and delete topics of their own.
     pub topic_makers: u32,
+    /// Clients that look into and change what the others leave alone.
+    pub administrators: u32,
     /// Clients that delete records.
     pub trimmers: u32,
     /// Clients that send garbage.
@@ -243,6 +245,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         max_wait_ms: pick(choices, 77, &[0, 50, 500, 2_000]),
         listers: pick(choices, 78, &[0, 0, 1]),
         topic_makers: pick(choices, 79, &[0, 0, 1]),
+        administrators: pick(choices, 92, &[0, 0, 1]),
         trimmers: pick(choices, 80, &[0, 0, 0, 1]),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
     }

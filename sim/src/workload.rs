@@ -3,13 +3,16 @@
 //!
 //! # What the workload never produces yet
 //!
-//! - Produce: transactional ids, idempotent producers (they come with producer ids), record
-//!   headers.
+//! - Produce: transactional ids, idempotent producers (they come with producer ids).
 //! - Fetch: sessions, followers' fields, racks, `last_fetched_epoch`.
-//! - CreateTopics: assignments, configs. CreatePartitions and the config APIs: nothing.
+//! - CreateTopics and CreatePartitions: assignments, which one node can hardly vary.
+//! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
+//!   oracle's rebuild of an index depends on (`index.interval.bytes`, `segment.index.bytes`).
+//! - DescribeTopicPartitions: cursors.
 //!
-//! A client is a [`Client`]: a state machine that the world hands its events to. The client state
-//! machines of the core plug in at the same place.
+//! A client is a [`Client`]: a state machine that the world hands its events to. Some build their
+//! frames by hand, so that every version and every odd request comes up; the `machine`s are the
+//! state machines of `odradek_core::client`, as an application runs them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +28,7 @@ use crate::swarm::WorkloadMix;
 
 use self::seen::Seen;
 
+pub mod administrator;
 pub mod consumer;
 pub mod founder;
 pub mod hostile;
@@ -189,6 +193,9 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..mix.topic_makers {
         clients.push(Box::new(topic_maker::TopicMaker::default()));
+    }
+    for _ in 0..mix.administrators {
+        clients.push(Box::new(administrator::Administrator::default()));
     }
     for _ in 0..mix.trimmers {
         clients.push(Box::new(trimmer::Trimmer::default()));

@@ -18,18 +18,19 @@ use crate::disk::Disk;
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
-        let asks_for_change = |request: &&Request| {
-            matches!(
+        // What is asked all the time changes nothing, and need not be copied.
+        let may_change = |request: &&Request| {
+            !matches!(
                 request.body,
-                RequestBody::DeleteTopics(_) | RequestBody::DeleteRecords(_)
+                RequestBody::Produce(_) | RequestBody::Fetch(_)
             )
         };
-        match self
-            .exchanges
-            .last(connection)
-            .filter(asks_for_change)
-            .map(|request| request.body.clone())
-        {
+        let request = self.exchanges.last(connection).filter(may_change);
+        let request = request.map(|request| request.body.clone());
+        if let Some(request) = &request {
+            self.note_config_changes(request);
+        }
+        match request {
             Some(RequestBody::DeleteTopics(request)) => {
                 let named = request.topics.iter().filter_map(|topic| match &topic.name {
                     Some(name) => Some(name.to_string()),
@@ -169,7 +170,7 @@ impl Oracle {
                     }
                 }
             }
-            _ => {}
+            _ => self.judge_admin(request, response),
         }
     }
 

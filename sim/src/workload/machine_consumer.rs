@@ -11,9 +11,8 @@ use odradek_core::client::{
 };
 use odradek_core::ids::{ConnectionId, Offset};
 
-use super::hostile;
 use super::machine::{Machine, bootstrap, broken, is_inexcusable};
-use super::seen::{ReadRecord, Seen, borrowed, content, id_of};
+use super::seen::{ReadRecord, Seen, borrowed};
 use super::{Client, ClientContext};
 use crate::clock::MILLISECOND;
 use crate::oracle::Mark;
@@ -86,7 +85,7 @@ impl MachineConsumer {
         // Without any wait a reader at the end would ask without end.
         consumer.fetch_max_wait_ms = (self.max_wait_ms as u32).max(20);
         consumer.fetch_max_bytes = cx.pick(&[400, 3_000, 1 << 20]);
-        consumer.max_partition_fetch_bytes = cx.pick(&[200, 1_000, 1 << 20]);
+        consumer.max_partition_fetch_bytes = cx.pick(&[600, 2_000, 1 << 20]);
         consumer.prefetch_max_bytes = cx.pick(&[300, 5_000, 1 << 20]);
         // A broker waits for what can never come if the answer has no room for it.
         let room = consumer
@@ -385,16 +384,7 @@ impl MachineConsumer {
 
 fn as_read(record: &ConsumerRecord) -> ReadRecord {
     let (key, value) = (record.key.as_deref(), record.value.as_deref());
-    let id = if value == Some(hostile::VALUE) {
-        Some(hostile::ID)
-    } else {
-        id_of(key, value, borrowed(&record.headers))
-    };
-    ReadRecord {
-        offset: record.offset.0,
-        id,
-        content: content(key, value, borrowed(&record.headers)),
-    }
+    ReadRecord::of(record.offset.0, key, value, || borrowed(&record.headers))
 }
 
 impl Client for MachineConsumer {

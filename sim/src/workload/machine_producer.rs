@@ -155,7 +155,7 @@ impl MachineProducer {
             self.die(cx);
             self.begin(cx);
         }
-        let burst = cx.pick(&[1, 1, 1, 2, 5, 20]);
+        let burst = cx.pick(&[1, 1, 1, 2, 5, 9]);
         let mut dice = cx.choices.dice(Subsystem::Payload, cx.client as u64);
         for _ in 0..burst {
             let record = self.record(cx, &mut dice);
@@ -200,7 +200,8 @@ impl MachineProducer {
             self.flushes.insert(command, self.last_number);
             self.listen(cx);
         }
-        let pause = cx.pause(self.mix.pause_ns);
+        // A burst is more than one send of a producer of raw frames.
+        let pause = cx.pause(2 * self.mix.pause_ns);
         cx.after(pause, ACT);
     }
 

@@ -114,15 +114,22 @@ impl Producer {
             1 => Compression::Snappy,
             2 => Compression::Lz4,
             3 => Compression::Zstd,
+            4 => Compression::None,
             _ => return batch::build(&records).into(),
         };
+        let null_header: &[(&[u8], Option<&[u8]>)] = &[(b"", None)];
+        let two_headers: &[(&[u8], Option<&[u8]>)] = &[(b"one", Some(b"")), (b"one", Some(b"2"))];
         let mut builder = BatchBuilder::new(usize::MAX);
         for record in &records {
             let fits = builder.append(
                 record.timestamp,
                 record.key.as_deref(),
                 record.value.as_deref(),
-                &[],
+                match dice.below(4) {
+                    0 => null_header,
+                    1 => two_headers,
+                    _ => &[],
+                },
             );
             assert!(fits, "the batch has no limit");
         }

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use odradek_core::client::{OffsetReset, Outcome, StartAt, TopicName, TopicPartition};
 
+use super::hostile;
 use crate::batch::crc32c;
 use crate::oracle::Mark;
 
@@ -23,8 +24,37 @@ pub struct ReadRecord {
     pub offset: i64,
     /// Which it is; `None` if it does not say.
     pub id: Option<Id>,
-    /// What [`content`] makes of it.
+    /// What [`content`] makes of it; 0 for those of producers of raw frames, whose bytes are held
+    /// against what was written already.
     pub content: u32,
+}
+
+impl ReadRecord {
+    /// A record as it was read.
+    pub fn of<'a, H>(
+        offset: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: impl Fn() -> H,
+    ) -> Self
+    where
+        H: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    {
+        let id = if value == Some(hostile::VALUE) {
+            Some(hostile::ID)
+        } else {
+            id_of(key, value, headers())
+        };
+        let content = match id {
+            Some(id) if id.producer >> 16 != 0 => content(key, value, headers()),
+            _ => 0,
+        };
+        Self {
+            offset,
+            id,
+            content,
+        }
+    }
 }
 
 /// Something that a client saw.

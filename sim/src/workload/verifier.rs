@@ -12,8 +12,7 @@ use odradek_core::wire::messages::list_offsets::{
 };
 use odradek_core::wire::{Records, ResponseBody};
 
-use super::hostile;
-use super::seen::{ReadRecord, Seen, content, id_of};
+use super::seen::{ReadRecord, Seen};
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::batch;
@@ -185,22 +184,8 @@ fn tell(cx: &mut ClientContext<'_>, reading: &Reading, answer: &Bytes) {
                     .iter()
                     .map(|header| (header.key, header.value))
             };
-            let id = if record.value == Some(hostile::VALUE) {
-                Some(hostile::ID)
-            } else {
-                id_of(record.key, record.value, headers())
-            };
-            // Only those of the core's clients are known by their contents.
-            let content = if id.is_some_and(|id| id.producer >> 16 == 0) {
-                0
-            } else {
-                content(record.key, record.value, headers())
-            };
-            records.push(ReadRecord {
-                offset: record.offset.0,
-                id,
-                content,
-            });
+            let read = ReadRecord::of(record.offset.0, record.key, record.value, headers);
+            records.push(read);
         }
     }
     cx.saw.push(Seen::Read {
