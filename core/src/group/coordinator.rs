@@ -304,7 +304,7 @@ fn throw_away(state: &mut State, cx: &mut Context<'_>, index: i32, from: Option<
     if from.is_some() {
         cx.report(
             Level::Warn,
-            "groups",
+            "group",
             format!(
                 "records of groups were lost, the groups are read again: \
                  partition={OFFSETS_TOPIC}-{index} waiting_members={parked}"
@@ -357,7 +357,7 @@ fn load_from(state: &mut State, cx: &mut Context<'_>, key: PartitionKey, next: O
     let offsets: usize = shard.groups.values().map(|group| group.offsets.len()).sum();
     cx.report(
         Level::Info,
-        "groups",
+        "group",
         format!(
             "loaded: partition={OFFSETS_TOPIC}-{} groups={} offsets={offsets} offset={end}",
             key.index,
@@ -406,7 +406,7 @@ fn damaged(state: &mut State, cx: &mut Context<'_>, index: i32, why: &str) {
     }
     cx.report(
         Level::Error,
-        "groups",
+        "group",
         format!(
             "groups cannot be read, and are out of service: partition={OFFSETS_TOPIC}-{index} \
              {why}; restore the partition from a copy, or delete the topic {OFFSETS_TOPIC} to begin \
@@ -438,7 +438,7 @@ pub(super) fn append(
         Err(error) => {
             cx.report(
                 Level::Warn,
-                "groups",
+                "group",
                 format!("cannot store: partition={OFFSETS_TOPIC}-{index} {error}"),
             );
             if error == AppendError::Storage {
@@ -531,7 +531,7 @@ fn apply(state: &mut State, cx: &mut Context<'_>, index: i32, id: &Str, out: Out
             classic.generation_id(),
             classic.members().len()
         );
-        cx.report(Level::Info, "groups", message);
+        cx.report(Level::Info, "group", message);
     }
     for (request, reply) in out.answers {
         send(state, request, reply);
@@ -740,7 +740,7 @@ fn expire_offsets(state: &mut State, cx: &mut Context<'_>) {
     }
     if groups + offsets > 0 {
         let message = format!("expired: groups={groups} offsets={offsets}");
-        cx.report(Level::Info, "groups", message);
+        cx.report(Level::Info, "group", message);
         state.groups.weigh();
     }
 }

@@ -31,6 +31,8 @@ pub struct Options {
     pub settings: Vec<(&'static str, String)>,
     /// Whether its flushes reach the disk.
     pub flushes: Flushes,
+    /// Where it listens; on a free port of the loopback interface if nothing is said.
+    pub listen: Option<SocketAddr>,
 }
 
 impl Options {
@@ -41,6 +43,7 @@ impl Options {
             log_file: folder.join("program.log"),
             settings: Vec::new(),
             flushes: Flushes::Honest,
+            listen: None,
         }
     }
 
@@ -163,16 +166,13 @@ pub fn odradek() -> Command {
 }
 
 fn start_odradek(options: &Options) -> Result<Program, String> {
+    let listen = options
+        .listen
+        .map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
     let mut command = odradek();
     command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--durability",
-            "fsync",
-            "--data-dir",
-        ])
+        .args(["serve", "--listen", &listen])
+        .args(["--durability", "fsync", "--data-dir"])
         .arg(&options.data_dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
