@@ -243,7 +243,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         max_wait_ms: pick(choices, 77, &[0, 50, 500, 2_000]),
         listers: pick(choices, 78, &[0, 0, 1]),
         topic_makers: pick(choices, 79, &[0, 0, 1]),
-        trimmers: pick(choices, 80, &[0, 0, 0, 1]),
+        trimmers: pick(choices, 80, &[0, 0, 1, 1]),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
     }
 }
