@@ -103,7 +103,7 @@ impl Swarm {
             },
             network: draw_network(choices),
             crashes: Crashes {
-                limit: pick(choices, 4, &[0, 1, 1, 2, 2, 4]),
+                limit: pick(choices, 4, &[0, 1, 2, 2, 3, 4]),
                 process: Odds(pick(choices, 5, &[0, 300_000, 500_000, 1_000_000])),
                 early: Odds(pick(choices, 6, &[0, 200_000, 600_000])),
                 mean_events: pick(choices, 7, &[50, 150, 500]),
@@ -115,11 +115,11 @@ impl Swarm {
             duration_ns: 0,
         };
         // As many sends in a slow mix as in a fast one: what a run costs is what it does.
-        let sends = pick(choices, 11, &[60, 120, 200]);
+        let sends = pick(choices, 11, &[40, 70, 110]);
         let mix = &swarm.workload;
         let producers = u64::from(mix.producers + mix.machine_producers);
         swarm.duration_ns =
-            (sends * mix.pause_ns / producers.max(1)).clamp(300 * MILLISECOND, 2 * SECOND);
+            (sends * mix.pause_ns / producers.max(1)).clamp(200 * MILLISECOND, 2 * SECOND);
         if swarm.broker.durability == Durability::Os {
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
@@ -246,7 +246,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         listers: pick(choices, 78, &[0, 0, 1]),
         topic_makers: pick(choices, 79, &[0, 0, 1]),
         administrators: pick(choices, 92, &[0, 0, 1]),
-        trimmers: pick(choices, 80, &[0, 0, 0, 1]),
+        trimmers: pick(choices, 80, &[0, 0, 1, 1]),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
     }
 }
