@@ -24,6 +24,7 @@ use bytes::Bytes;
 use odradek_core::effect::{Effect, FileOp};
 use odradek_core::ids::{ConnectionId, FileId, FilePath, TopicId};
 use odradek_core::log::config::{Durability, LogConfig};
+use odradek_core::read_job::ReadJob;
 use odradek_core::time::Mono;
 
 use self::admin::Configs;
@@ -118,6 +119,8 @@ pub enum Check {
     FatalWithoutFault,
     /// The core never panics.
     Panic,
+    /// One seed is one run, whatever process does it.
+    OneSeedOneRun,
 }
 
 /// A check that did not hold.
@@ -244,6 +247,8 @@ pub struct Oracle {
     /// Topics whose creation was acknowledged and whose deletion nobody asked for.
     created: BTreeMap<String, i32>,
     violations: Vec<Violation>,
+    /// Counts what may let a waiting fetch have more: what clients were told, and what came back.
+    told: u64,
     /// Counts of what happened.
     pub marks: BTreeMap<Mark, u64>,
     /// How many batches were acknowledged.
@@ -271,6 +276,7 @@ impl Oracle {
             topic_ids: BTreeMap::new(),
             created: BTreeMap::new(),
             violations: Vec::new(),
+            told: 0,
             marks: BTreeMap::new(),
             acked_batches: 0,
             full_fetches: 0,
@@ -323,6 +329,12 @@ impl Oracle {
                     bytes.extend_from_slice(&data.records);
                     self.recovered(path.parent().as_str(), disk);
                     self.written(&path, position.0, bytes.into());
+                }
+            }
+            // In the middle of a life: a log is reopened after a failure, as at a start.
+            Effect::Read { job, .. } => {
+                if let ReadJob::LoadLog(load) = &**job {
+                    self.reopening(load.dir.as_str(), disk);
                 }
             }
             Effect::Manage { op, .. } => match op {

@@ -103,17 +103,22 @@ impl Swarm {
             },
             network: draw_network(choices),
             crashes: Crashes {
-                limit: pick(choices, 4, &[0, 1, 2, 3, 5, 8]),
+                limit: pick(choices, 4, &[0, 1, 1, 2, 2, 4]),
                 process: Odds(pick(choices, 5, &[0, 300_000, 500_000, 1_000_000])),
                 early: Odds(pick(choices, 6, &[0, 200_000, 600_000])),
-                mean_events: pick(choices, 7, &[100, 400, 1_500]),
+                mean_events: pick(choices, 7, &[50, 150, 500]),
                 graceful: Odds(pick(choices, 8, &[0, 0, 200_000])),
             },
-            full_disk_every_ns: chance(choices, 9, 150_000).then_some(2 * SECOND),
-            wall_steps_every_ns: chance(choices, 10, 250_000).then_some(2 * SECOND),
+            full_disk_every_ns: chance(choices, 9, 150_000).then_some(250 * MILLISECOND),
+            wall_steps_every_ns: chance(choices, 10, 250_000).then_some(250 * MILLISECOND),
             workload: draw_workload(choices),
-            duration_ns: pick(choices, 11, &[2, 4, 8]) * SECOND,
+            duration_ns: 0,
         };
+        // As many sends in a slow mix as in a fast one: what a run costs is what it does.
+        let sends = pick(choices, 11, &[100, 200, 300]);
+        let mix = &swarm.workload;
+        swarm.duration_ns =
+            (sends * mix.pause_ns / u64::from(mix.producers)).clamp(300 * MILLISECOND, 2 * SECOND);
         if swarm.broker.durability == Durability::Os {
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
@@ -150,12 +155,8 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             segment_bytes: pick(choices, 23, &[600, 2_000, 8_000, 64_000]),
             segment_index_bytes: pick(choices, 24, &[48, 120, 4_096]),
             index_interval_bytes: pick(choices, 25, &[1, 100, 500, 4_096]),
-            segment_ms: pick(
-                choices,
-                26,
-                &[1_000, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000],
-            ),
-            file_delete_delay_ms: pick(choices, 27, &[0, 500, 60_000]),
+            segment_ms: pick(choices, 26, &[150, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000]),
+            file_delete_delay_ms: pick(choices, 27, &[0, 100, 60_000]),
             retention_ms: None,
             ..LogConfig::default()
         },
@@ -237,7 +238,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         max_in_flight: pick(choices, 72, &[1, 2, 5, 10]),
         max_records: pick(choices, 73, &[1, 3, 20]),
         max_value_bytes: pick(choices, 74, &[0, 30, 300, 3_000]),
-        pause_ns: pick(choices, 75, &[3, 20, 60]) * MILLISECOND,
+        pause_ns: pick(choices, 75, &[2, 8, 20]) * MILLISECOND,
         consumers: consumers - machine_consumers,
         machine_consumers,
         max_wait_ms: pick(choices, 77, &[0, 50, 500, 2_000]),

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use odradek_core::broker::inspect::Held;
-use odradek_core::bugs::Bugs;
 use odradek_core::client;
 use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
 
+use crate::bugs::Planted;
 use crate::choices::{Choices, Subsystem};
 use crate::clock::{Clock, MILLISECOND, SECOND};
 use crate::disk::Inode;
@@ -39,7 +39,7 @@ pub struct World {
     clock: Clock<Event>,
     choices: Choices,
     swarm: Swarm,
-    bugs: Bugs,
+    planted: Planted,
     nodes: Vec<Node>,
     network: Network,
     catalog: Catalog,
@@ -142,6 +142,8 @@ pub struct Counts {
     pub stops: u64,
     /// Starts.
     pub starts: u64,
+    /// Starts that were over, after a death.
+    pub recoveries: u64,
     /// Requests that reached the broker.
     pub requests: u64,
     /// Disk faults by kind.
@@ -182,8 +184,8 @@ const VERIFIER: usize = 1_000;
 
 /// Runs a seed. A panic of the core is a violation like any other.
 #[must_use]
-pub fn run(seed: u64, bugs: Bugs, keep: Keep) -> Outcome {
-    let mut world = World::new(seed, bugs, keep);
+pub fn run(seed: u64, planted: Planted, keep: Keep) -> Outcome {
+    let mut world = World::new(seed, planted, keep);
     let result = crate::panics::catch(|| world.run());
     if let Err(message) = result {
         world.oracle.violate(Check::Panic, message);
@@ -192,7 +194,7 @@ pub fn run(seed: u64, bugs: Bugs, keep: Keep) -> Outcome {
 }
 
 impl World {
-    fn new(seed: u64, bugs: Bugs, keep: Keep) -> Self {
+    fn new(seed: u64, planted: Planted, keep: Keep) -> Self {
         let mut choices = Choices::new(seed);
         let swarm = Swarm::draw(&mut choices);
         let catalog = Catalog {
@@ -201,9 +203,9 @@ impl World {
         };
         Self {
             clock: Clock::new(),
-            nodes: vec![Node::new(&swarm)],
+            nodes: vec![Node::new(&swarm, planted)],
             network: Network::new(swarm.network),
-            clients: workload::clients(&swarm.workload, bugs),
+            clients: workload::clients(&swarm.workload, planted.core),
             verifier: Verifier::default(),
             oracle: Oracle::new(swarm.broker.durability, swarm.broker.log.clone()),
             trace: Trace::new(keep),
@@ -213,7 +215,7 @@ impl World {
             catalog,
             choices,
             swarm,
-            bugs,
+            planted,
         }
     }
 
@@ -434,7 +436,7 @@ impl World {
         let free = self.choices.between(Subsystem::FullDisk, 0, 0, 4_000);
         let lasts = self
             .choices
-            .exponential(Subsystem::FullDisk, 0, 400 * MILLISECOND);
+            .exponential(Subsystem::FullDisk, 0, 100 * MILLISECOND);
         self.say(format_args!("* the disk has room for {free} more bytes"));
         self.nodes[node].disk.set_free_bytes(Some(free));
         self.nodes[node].faults_in_life += 1;

@@ -258,18 +258,24 @@ impl Log {
     /// log cannot be read. It sees what is written, flushed or not.
     #[must_use]
     pub fn replay_job(&self, offset: Offset, limit: Offset) -> Option<ReadJob> {
+        self.replay_records(offset, limit).map(ReadJob::ReadRecords)
+    }
+
+    /// The same, for a job that does more with the records.
+    #[must_use]
+    pub fn replay_records(&self, offset: Offset, limit: Offset) -> Option<ReadRecords> {
         let limit = limit.min(self.written_end().max(self.acked_end));
         if !self.is_readable() || offset >= limit || offset < self.log_start_offset {
             return None;
         }
         let segment = self.segment_holding(offset);
-        Some(ReadJob::ReadRecords(ReadRecords(self.fetch_scan(
+        Some(ReadRecords(self.fetch_scan(
             segment,
             offset,
             limit,
             REPLAY_BYTES,
             true,
-        ))))
+        )))
     }
 
     /// A read of this log's own has ended.

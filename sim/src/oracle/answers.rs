@@ -18,7 +18,17 @@ use crate::disk::Disk;
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
-        let request = self.exchanges.last(connection);
+        let changes = |request: &&Request| {
+            matches!(
+                request.body,
+                RequestBody::DeleteTopics(_)
+                    | RequestBody::DeleteRecords(_)
+                    | RequestBody::CreateTopics(_)
+                    | RequestBody::AlterConfigs(_)
+                    | RequestBody::IncrementalAlterConfigs(_)
+            )
+        };
+        let request = self.exchanges.last(connection).filter(changes);
         let request = request.map(|request| request.body.clone());
         if let Some(request) = &request {
             self.note_config_changes(request);
@@ -120,6 +130,13 @@ impl Oracle {
         response: &ResponseBody,
         disk: &Disk,
     ) {
+        if !matches!(
+            response,
+            ResponseBody::Produce(_) | ResponseBody::Fetch(_) | ResponseBody::ListOffsets(_)
+        ) {
+            // Names of topics, and which topics there are.
+            self.told += 1;
+        }
         match (request, response) {
             (RequestBody::Produce(request), ResponseBody::Produce(response)) => {
                 self.judge_produce(version, request, response, disk);

@@ -35,6 +35,8 @@ impl Oracle {
     /// A step is over, all its effects are out. `reads_under_way`: a fetch may wait for one of
     /// them.
     pub fn step_over(&mut self, reads_under_way: bool) {
+        // A broker that stops begins nothing new; the stop has a bound of its own.
+        let excused = reads_under_way || self.is_stopping;
         let mut waits = Vec::new();
         for (connection, exchange) in self.exchanges.fetches() {
             exchange.waited = true;
@@ -46,27 +48,32 @@ impl Oracle {
             let RequestBody::Fetch(fetch) = body else {
                 continue;
             };
+            let deadline = deadline_of(since, fetch);
+            let is_late = self.now > deadline.plus_ms(SLACK_MS);
+            // What was too little stays too little until somebody is told more.
+            let is_known = exchange.too_little_at == Some(self.told);
+            if excused || (is_known && !is_late) {
+                continue;
+            }
             let there = bytes_there(
                 &self.models,
                 &self.topic_ids,
                 fetch,
                 header.api_version >= 13,
             );
-            if there < wanted_bytes(fetch) && self.now <= deadline_of(since, fetch) {
+            let min_bytes = wanted_bytes(fetch);
+            if there < min_bytes && !is_late {
+                exchange.too_little_at = Some(self.told);
                 continue;
             }
             waits.push(Wait {
                 connection,
                 since,
-                deadline: deadline_of(since, fetch),
-                min_bytes: wanted_bytes(fetch),
+                deadline,
+                min_bytes,
                 there,
                 wants: describe(fetch),
             });
-        }
-        // A broker that stops begins nothing new; the stop has a bound of its own.
-        if reads_under_way || self.is_stopping {
-            return;
         }
         for wait in waits {
             let Wait {
@@ -85,7 +92,7 @@ impl Oracle {
                          {there} bytes of what was acknowledged or shown are there: {wants}"
                     ),
                 );
-            } else if self.now > deadline.plus_ms(SLACK_MS) {
+            } else {
                 self.violate(
                     Check::WakesOnMinBytesOrDeadline,
                     format!(

@@ -33,7 +33,7 @@ impl World {
         node.broker = Some(Broker::with_bugs(
             self.swarm.broker.clone(),
             seed,
-            self.bugs,
+            self.planted.core,
         ));
         self.counts.starts += 1;
         self.oracle.starting(&self.nodes[number].disk);
@@ -176,6 +176,7 @@ impl World {
         node.broker = None;
         node.accepts = false;
         node.is_stopping = false;
+        node.died |= death.is_some();
         node.crash = None;
         let files = std::mem::take(&mut node.files);
         files.die(&mut node.disk, &mut self.choices);
