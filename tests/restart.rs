@@ -336,7 +336,7 @@ fn a_directory_of_another_format_or_of_something_else_is_refused_untouched() {
 }
 
 /// Names, sizes and contents of all files but the lock.
-fn listing(dir: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+fn listing(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -115,10 +115,11 @@ impl Swarm {
             duration_ns: 0,
         };
         // As many sends in a slow mix as in a fast one: what a run costs is what it does.
-        let sends = pick(choices, 11, &[100, 200, 300]);
+        let sends = pick(choices, 11, &[60, 120, 200]);
         let mix = &swarm.workload;
+        let producers = u64::from(mix.producers + mix.machine_producers);
         swarm.duration_ns =
-            (sends * mix.pause_ns / u64::from(mix.producers)).clamp(300 * MILLISECOND, 2 * SECOND);
+            (sends * mix.pause_ns / producers.max(1)).clamp(300 * MILLISECOND, 2 * SECOND);
         if swarm.broker.durability == Durability::Os {
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
@@ -152,8 +153,8 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
         auto_create_topics: chance(choices, 21, 300_000),
         metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),
         log: LogConfig {
-            segment_bytes: pick(choices, 23, &[600, 2_000, 8_000, 64_000]),
-            segment_index_bytes: pick(choices, 24, &[48, 120, 4_096]),
+            segment_bytes: pick(choices, 23, &[1_000, 4_000, 16_000, 64_000]),
+            segment_index_bytes: pick(choices, 24, &[48, 240, 4_096, 4_096]),
             index_interval_bytes: pick(choices, 25, &[1, 100, 500, 4_096]),
             segment_ms: pick(choices, 26, &[150, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000]),
             file_delete_delay_ms: pick(choices, 27, &[0, 100, 60_000]),
