@@ -204,6 +204,7 @@ impl Log {
         let mut provisional = None;
         match purpose {
             Purpose::CloseSegment => {
+                tail.is_closing = true;
                 tail.time_tail.extend(tail.index.add_time_entry(base));
                 time_entries = tail.index.time_entries;
             }
@@ -288,7 +289,7 @@ impl Log {
         match task.purpose {
             Purpose::Spill => {}
             Purpose::Checkpoint(mark) => self.move_recovery_point(task.base, mark),
-            Purpose::CloseSegment if tail.full => self.close_segment(task.base),
+            Purpose::CloseSegment if tail.is_closing => self.close_segment(task.base),
             Purpose::CloseSegment => {}
             Purpose::CleanStop => {
                 let mark = tail.flushed;

@@ -61,6 +61,9 @@ pub(crate) struct Tail {
     pub(crate) offset_tail: VecDeque<OffsetEntry>,
     /// Entries of the time index that are not in the file yet.
     pub(crate) time_tail: VecDeque<TimeEntry>,
+    /// Whether the last of its index entries are being written, since it is full and flushed. A roll
+    /// that fails meanwhile takes that back: more may follow, of which the entries say nothing.
+    pub(crate) is_closing: bool,
     /// Whether index entries were written but not flushed.
     pub(crate) indexes_unsynced: bool,
     /// Largest timestamp of the first batch.
@@ -180,6 +183,7 @@ impl Segment {
         self.next_offset = mark.next_offset;
         self.verified.cut(mark.position);
         tail.full = false;
+        tail.is_closing = false;
         tail.marks.retain(|m| m.position <= mark.position);
         tail.index = mark.index;
         tail.offset_tail
@@ -198,6 +202,7 @@ impl Tail {
         Self {
             phase,
             full: false,
+            is_closing: false,
             marks: VecDeque::new(),
             written: end,
             flushed: end,

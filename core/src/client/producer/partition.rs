@@ -103,7 +103,12 @@ impl Partition {
         if self.in_flight.len() >= urgency.max_in_flight {
             return None;
         }
-        let retrying = first.attempts > 0 || self.in_flight.iter().any(|batch| batch.attempts > 1);
+        // The halves of a batch that was too large were not sent before, but others behind it were.
+        let retrying = first.attempts > 0
+            || self
+                .in_flight
+                .iter()
+                .any(|batch| batch.attempts > 1 || batch.ordinal > first.ordinal);
         if retrying && !self.in_flight.is_empty() {
             return None;
         }
