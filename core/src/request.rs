@@ -11,6 +11,7 @@ mod describe_configs;
 mod describe_log_dirs;
 mod describe_topic_partitions;
 mod fetch;
+mod init_producer_id;
 mod list_config_resources;
 mod list_offsets;
 mod metadata;
@@ -76,6 +77,7 @@ pub(crate) fn start(
         RequestBody::DescribeTopicPartitions(body) => {
             describe_topic_partitions::handle(state, id, body);
         }
+        RequestBody::InitProducerId(body) => init_producer_id::handle(state, cx, id, &body),
         RequestBody::OffsetCommit(_)
         | RequestBody::OffsetFetch(_)
         | RequestBody::FindCoordinator(_)
@@ -85,7 +87,6 @@ pub(crate) fn start(
         | RequestBody::SyncGroup(_)
         | RequestBody::DescribeGroups(_)
         | RequestBody::ListGroups(_)
-        | RequestBody::InitProducerId(_)
         | RequestBody::DeleteGroups(_)
         | RequestBody::OffsetDelete(_)
         | RequestBody::ConsumerGroupHeartbeat(_)

@@ -226,7 +226,6 @@ impl ApiKey {
                 | Self::SyncGroup
                 | Self::DescribeGroups
                 | Self::ListGroups
-                | Self::InitProducerId
                 | Self::DeleteGroups
                 | Self::OffsetDelete
                 | Self::ConsumerGroupHeartbeat

@@ -101,6 +101,8 @@ broker_keys! {
     "offsets.topic.num.partitions" Int Some("50"), AtLeast(1), Stored, false, "there are no consumer groups yet";
     "group.initial.rebalance.delay.ms" Int Some("3000"), Any, Stored, false, "there are no consumer groups yet";
     "process.roles" List Some("broker,controller"), OneOf(&["broker", "controller"]), Stored, false, "Odradek is both";
+    "producer.id.expiration.check.interval.ms" Int Some("600000"), AtLeast(1), Stored, false, "how often Kafka looks for expired producers; Odradek forgets each when its time comes";
+    "producer.id.expiration.ms" Int Some("86400000"), AtLeast(1), Works, false, "how long an idle idempotent producer is remembered";
     "queued.max.request.bytes" Long Some("268435456"), Any, Works, false, "bytes of requests in flight beyond which sockets are not read; Odradek's default is 256 MiB, -1 is no bound";
     "queued.max.requests" Int Some("500"), AtLeast(1), Stored, false, "requests in flight are bounded per connection and in bytes";
     "replica.fetch.max.bytes" Int Some("1048576"), AtLeast(0), Stored, false, "one node does not replicate";
