@@ -28,6 +28,12 @@ pub enum Bug {
     ForgetProducersAtStart,
     /// A producer id is handed out before the block it is from is durable.
     ProducerIdBeforeDurable,
+    /// A producer puts a batch that has to be sent again behind those that wait.
+    ForgetSendOrder,
+    /// A producer says that a record failed of which it only heard nothing.
+    UnansweredIsFailed,
+    /// A consumer that loses its position goes on at the end, whatever its policy.
+    IgnoreResetPolicy,
 }
 
 /// Which bug is planted, if any.
@@ -65,7 +71,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 15] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -78,5 +84,8 @@ impl Bug {
         ("ignore-producer-epoch", Self::IgnoreProducerEpoch),
         ("forget-producers-at-start", Self::ForgetProducersAtStart),
         ("producer-id-before-durable", Self::ProducerIdBeforeDurable),
+        ("forget-send-order", Self::ForgetSendOrder),
+        ("unanswered-is-failed", Self::UnansweredIsFailed),
+        ("ignore-reset-policy", Self::IgnoreResetPolicy),
     ];
 }

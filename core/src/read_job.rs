@@ -6,6 +6,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use crate::group::load::{GroupsRead, LoadGroups};
 use crate::ids::{FilePath, Offset, Position};
 use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 use crate::log::fetch_scan::{FetchScan, FetchScanned};
@@ -38,6 +39,8 @@ pub enum ReadJob {
     SegmentTimes(SegmentTimes),
     /// Read whole batches, for a replay.
     ReadRecords(ReadRecords),
+    /// Read the records of groups.
+    LoadGroups(LoadGroups),
 }
 
 /// What a [`ReadJob`] found.
@@ -61,6 +64,8 @@ pub enum ReadOutput {
     SegmentTimes(Vec<(Offset, i64)>),
     /// The batches.
     Records(RecordsRead),
+    /// Records of groups.
+    Groups(Box<GroupsRead>),
 }
 
 impl ReadJob {
@@ -82,6 +87,7 @@ impl ReadJob {
             Self::TimeLookup(job) => ReadOutput::TimeLookup(job.run(files)?),
             Self::SegmentTimes(job) => ReadOutput::SegmentTimes(job.run(files)?),
             Self::ReadRecords(job) => ReadOutput::Records(job.run(files)?),
+            Self::LoadGroups(job) => ReadOutput::Groups(Box::new(job.run(files)?)),
         })
     }
 }
@@ -130,6 +136,13 @@ impl fmt::Display for ReadJob {
                 write!(
                     f,
                     "read-records {}/{} offset {}",
+                    job.dir, job.segment, job.offset
+                )
+            }
+            Self::LoadGroups(LoadGroups(ReadRecords(job))) => {
+                write!(
+                    f,
+                    "load-groups {}/{} offset {}",
                     job.dir, job.segment, job.offset
                 )
             }
@@ -195,6 +208,12 @@ impl fmt::Display for ReadOutput {
                 "{} batches up to {}",
                 records.batches.len(),
                 records.next_offset
+            ),
+            Self::Groups(read) => write!(
+                f,
+                "{} records of groups up to {}",
+                read.records.len(),
+                read.next_offset
             ),
         }
     }

@@ -5,10 +5,11 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::create_topics::{check_name, pending};
+use super::create_topics::{check_name, check_new_partitions, pending};
 use super::pending_topics::{PendingBody, PendingTopics};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
+use crate::group::coordinator;
 use crate::ids::TopicId;
 use crate::log::LogState;
 use crate::metadata::image::Topic;
@@ -39,7 +40,10 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Me
             .filter(|name| state.metadata.image().topic(name).is_none())
             .filter(|name| check_name(name).is_ok())
             .collect();
-        if !missing.is_empty() {
+        let each = u64::try_from(state.config.num_partitions).unwrap_or(0);
+        // More than one request may create: they stay unknown, as after a creation that failed.
+        let within_bound = check_new_partitions(missing.iter().map(|_| each)).is_ok();
+        if !missing.is_empty() && within_bound {
             let waiting = missing.len();
             for (place, name) in missing.into_iter().enumerate() {
                 auto_create(state, id, place, name);
@@ -81,11 +85,15 @@ fn auto_create(state: &mut State, id: RequestId, place: usize, name: &str) {
     if state.topics.is_creating(name) {
         return state.topics.join(name, id, place);
     }
-    let wanted = Wanted {
-        name: name.to_string(),
-        topic: None,
-        partitions: state.config.num_partitions,
-        configs: Vec::new(),
+    let wanted = if name == coordinator::OFFSETS_TOPIC {
+        coordinator::offsets_topic(state)
+    } else {
+        Wanted {
+            name: name.to_string(),
+            topic: None,
+            partitions: state.config.num_partitions,
+            configs: Vec::new(),
+        }
     };
     topics::create(state, wanted, id, place);
 }
@@ -174,6 +182,7 @@ fn describe(state: &State, topic: &Topic) -> MetadataResponseTopic {
     MetadataResponseTopic {
         name: Some(Str::from(topic.name.as_str())),
         topic_id: topic.id,
+        is_internal: coordinator::is_internal(&topic.name),
         partitions: partitions.collect(),
         ..Default::default()
     }

@@ -128,6 +128,10 @@ fn append(
         .partitions
         .get_mut(&key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    if partition.holds_groups {
+        // What stands there is the broker's own state.
+        return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
+    }
     if acks == -1 && partition.min_in_sync_replicas > IN_SYNC_REPLICAS {
         return Err(ErrorCode::NOT_ENOUGH_REPLICAS.into());
     }

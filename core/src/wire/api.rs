@@ -217,19 +217,7 @@ impl ApiKey {
     pub const fn is_served(self) -> bool {
         !matches!(
             self,
-            Self::OffsetCommit
-                | Self::OffsetFetch
-                | Self::FindCoordinator
-                | Self::JoinGroup
-                | Self::Heartbeat
-                | Self::LeaveGroup
-                | Self::SyncGroup
-                | Self::DescribeGroups
-                | Self::ListGroups
-                | Self::DeleteGroups
-                | Self::OffsetDelete
-                | Self::ConsumerGroupHeartbeat
-                | Self::ConsumerGroupDescribe
+            Self::ConsumerGroupHeartbeat | Self::ConsumerGroupDescribe
         )
     }
 

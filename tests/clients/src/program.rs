@@ -69,6 +69,15 @@ impl Program {
         }
     }
 
+    /// Starts Apache Kafka, whatever the environment says: for what the program's own commands make
+    /// of it.
+    ///
+    /// # Errors
+    /// It did not start: what it logged last.
+    pub fn start_apache_kafka(options: &Options) -> Result<Self, String> {
+        start_kafka(&crate::dump_log::jars(), options)
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -145,11 +154,16 @@ pub fn is_kafka() -> bool {
     std::env::var_os("KAFKA_REFERENCE").is_some()
 }
 
-fn start_odradek(options: &Options) -> Result<Program, String> {
+/// The program under test, with no arguments yet.
+pub fn odradek() -> Command {
     let program = std::env::var_os("ODRADEK_BIN").expect(
         "ODRADEK_BIN names the program under test; tests/clients/run builds it and sets this",
     );
-    let mut command = Command::new(program);
+    Command::new(program)
+}
+
+fn start_odradek(options: &Options) -> Result<Program, String> {
+    let mut command = odradek();
     command
         .args([
             "serve",
