@@ -151,11 +151,16 @@ impl Partition {
 
     /// A produce waits until its last offset is below the high watermark.
     pub(crate) fn park_produce(&mut self, last_offset: Offset, request: RequestId, place: usize) {
-        self.waiting_produces.push_back(WaitingProduce {
+        // A retry waits beside its original, which need not be the last.
+        let at = self
+            .waiting_produces
+            .partition_point(|waiting| waiting.last_offset <= last_offset);
+        let waiting = WaitingProduce {
             last_offset,
             request,
             place,
-        });
+        };
+        self.waiting_produces.insert(at, waiting);
     }
 
     /// A fetch wants to look again when something changes.

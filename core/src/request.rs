@@ -15,6 +15,7 @@ mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
+mod init_producer_id;
 mod join_group;
 mod leave_group;
 mod list_config_resources;
@@ -101,9 +102,8 @@ pub(crate) fn start(
         RequestBody::DescribeGroups(body) => describe_groups::handle(state, id, version, body),
         RequestBody::ListGroups(body) => list_groups::handle(state, id, &body),
         RequestBody::DeleteGroups(body) => delete_groups::handle(state, cx, id, body),
-        RequestBody::InitProducerId(_)
-        | RequestBody::ConsumerGroupHeartbeat(_)
-        | RequestBody::ConsumerGroupDescribe(_) => {
+        RequestBody::InitProducerId(body) => init_producer_id::handle(state, cx, id, &body),
+        RequestBody::ConsumerGroupHeartbeat(_) | RequestBody::ConsumerGroupDescribe(_) => {
             refuse(state, cx, id, &RequestError::UnknownApi { header });
         }
     }

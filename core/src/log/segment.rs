@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
+
 use crate::context::{Context, LogId};
 use crate::effect::{Effect, WriteData};
 use crate::ids::{FileId, FilePath, Offset, Position};
@@ -68,6 +70,8 @@ pub(crate) struct Tail {
     pub(crate) indexes_unsynced: bool,
     /// Largest timestamp of the first batch.
     pub(crate) first_timestamp: Option<i64>,
+    /// Once it is full: the producers at its end, for the snapshot of the next segment.
+    pub(crate) snapshot: Option<Bytes>,
     /// When the segment began, for records without timestamps.
     pub(crate) created: Wall,
 }
@@ -184,6 +188,7 @@ impl Segment {
         self.verified.cut(mark.position);
         tail.full = false;
         tail.is_closing = false;
+        tail.snapshot = None;
         tail.marks.retain(|m| m.position <= mark.position);
         tail.index = mark.index;
         tail.offset_tail
@@ -212,6 +217,7 @@ impl Tail {
             time_tail: VecDeque::new(),
             indexes_unsynced: false,
             first_timestamp: None,
+            snapshot: None,
             created,
         }
     }

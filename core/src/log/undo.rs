@@ -11,7 +11,7 @@ use crate::ids::{FileId, Offset, Position};
 use crate::input::DiskError;
 use crate::report::Level;
 
-use super::file_names::SegmentFile;
+use super::file_names::{OF_EACH_SEGMENT, SegmentFile};
 use super::segment::{Mark, NewFiles, Phase};
 use super::tasks::Failure;
 use super::{Log, LogState, Lost, Task};
@@ -121,6 +121,7 @@ impl Log {
         }
         let end = mark.next_offset;
         self.epochs.truncate(end);
+        self.take_back_producers(end);
         self.recent.cut(end);
         self.note_lost(end, &error);
         if self
@@ -193,7 +194,7 @@ impl Log {
             }
         }
         for base in &remove {
-            for file in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
+            for file in OF_EACH_SEGMENT {
                 ops.push(FileOp::RemoveFile(file.path(&self.dir, *base)));
             }
         }

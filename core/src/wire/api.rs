@@ -217,7 +217,7 @@ impl ApiKey {
     pub const fn is_served(self) -> bool {
         !matches!(
             self,
-            Self::InitProducerId | Self::ConsumerGroupHeartbeat | Self::ConsumerGroupDescribe
+            Self::ConsumerGroupHeartbeat | Self::ConsumerGroupDescribe
         )
     }
 

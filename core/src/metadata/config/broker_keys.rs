@@ -111,6 +111,8 @@ broker_keys! {
     "offsets.topic.compression.codec" Int Some("0"), Between(0, 0), Refused, false, "records of groups are stored as they are";
     "offsets.topic.segment.bytes" Int Some("8388608"), AtLeast(8_388_608), Works, false, "segment size of the topic of groups when it is created; Odradek's default is 8 MiB";
     "process.roles" List Some("broker,controller"), OneOf(&["broker", "controller"]), Stored, false, "Odradek is both";
+    "producer.id.expiration.check.interval.ms" Int Some("600000"), AtLeast(1), Stored, false, "how often Kafka looks for expired producers; Odradek forgets each when its time comes";
+    "producer.id.expiration.ms" Int Some("86400000"), AtLeast(1), Works, false, "how long an idle idempotent producer is remembered";
     "queued.max.request.bytes" Long Some("268435456"), Any, Works, false, "bytes of requests in flight beyond which sockets are not read; Odradek's default is 256 MiB, -1 is no bound";
     "queued.max.requests" Int Some("500"), AtLeast(1), Stored, false, "requests in flight are bounded per connection and in bytes";
     "replica.fetch.max.bytes" Int Some("1048576"), AtLeast(0), Stored, false, "one node does not replicate";

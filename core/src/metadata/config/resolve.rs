@@ -159,7 +159,14 @@ impl BrokerConfig {
                 number("max.request.partition.size.limit"),
                 defaults.max_partitions_per_response,
             ),
-            log: LogConfig::default().with_overrides(|key| static_default(&properties, key)),
+            log: LogConfig {
+                producer_id_expiration_ms: narrow(
+                    number("producer.id.expiration.ms"),
+                    defaults.log.producer_id_expiration_ms,
+                ),
+                ..LogConfig::default()
+            }
+            .with_overrides(|key| static_default(&properties, key)),
             groups: group_config(|name| number(name)),
             properties,
             ..defaults
