@@ -16,6 +16,12 @@ pub enum Bug {
     RegisterAfterCheck,
     /// An entry of the offset index points to the batch before the one it names.
     IndexEntryOff,
+    /// A producer puts a batch that has to be sent again behind those that wait.
+    ForgetSendOrder,
+    /// A producer says that a record failed of which it only heard nothing.
+    UnansweredIsFailed,
+    /// A consumer that loses its position goes on at the end, whatever its policy.
+    IgnoreResetPolicy,
 }
 
 /// Which bug is planted, if any.
@@ -53,12 +59,15 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
         ("forget-directory-sync", Self::ForgetDirectorySync),
         ("register-after-check", Self::RegisterAfterCheck),
         ("index-entry-off", Self::IndexEntryOff),
+        ("forget-send-order", Self::ForgetSendOrder),
+        ("unanswered-is-failed", Self::UnansweredIsFailed),
+        ("ignore-reset-policy", Self::IgnoreResetPolicy),
     ];
 }

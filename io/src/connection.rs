@@ -28,8 +28,10 @@ use crate::hand_over::budget::Admission;
 use crate::hand_over::outbox::Connection;
 use crate::server::Shared;
 
-/// After so many bytes of requests other tasks get their turn.
+/// After so many bytes of requests, or after so long, other tasks get their turn: what a request
+/// costs does not show in its bytes.
 const TURN_BYTES: usize = 512 << 10;
+const TURN: Duration = Duration::from_millis(1);
 /// What arrived together is written and answered together, up to so many bytes.
 const TOGETHER_BYTES: usize = 128 << 10;
 /// What a request weighs beside its bytes in both accounts.
@@ -203,6 +205,7 @@ impl<G: Guest> Session<'_, G> {
 
     /// Runs the step for every whole frame. Says whether more are there, after a fair share.
     fn hand_over(&mut self) -> Result<bool, End> {
+        let began = Instant::now();
         let mut turn = 0;
         loop {
             let (inputs, bytes, end) = self.take_requests();
@@ -216,7 +219,7 @@ impl<G: Guest> Session<'_, G> {
             if bytes == 0 || !self.buffered {
                 return Ok(false);
             }
-            if turn >= TURN_BYTES {
+            if turn >= TURN_BYTES || began.elapsed() >= TURN {
                 return Ok(true);
             }
         }

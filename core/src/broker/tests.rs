@@ -1,5 +1,6 @@
 //! The broker as a client sees it, on a disk in memory.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ use crate::wire::messages::delete_topics::DeleteTopicsRequest;
 use crate::wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
-use crate::wire::messages::metadata::MetadataRequest;
+use crate::wire::messages::metadata::{MetadataRequest, MetadataRequestTopic};
 use crate::wire::messages::{AlterConfigsRequest, ApiVersionsRequest};
 use crate::wire::{ErrorCode, ResponseBody};
 
@@ -466,6 +467,51 @@ fn a_deleted_topic_is_gone_after_a_restart_and_can_be_made_again() {
     host.create_topic(client, "orders");
     assert_eq!(host.fetch(client, "orders", 0), Vec::<String>::new());
     assert_eq!(host.produce(client, "orders", &["new"]).base_offset, 0);
+}
+
+#[test]
+fn one_request_creates_ten_thousand_partitions_at_most() {
+    let (mut host, client) = started();
+    let request = CreateTopicsRequest {
+        topics: vec![topic("a", 5_000), topic("b", 5_000), topic("c", 1)],
+        validate_only: true,
+        ..Default::default()
+    };
+    let ResponseBody::CreateTopics(response) = host.ask(client, 7, &request) else {
+        panic!("not the answer to this request");
+    };
+    let codes: Vec<ErrorCode> = response.topics.iter().map(|t| t.error_code).collect();
+    assert_eq!(codes, [ErrorCode::POLICY_VIOLATION; 3]);
+    let request = CreateTopicsRequest {
+        topics: vec![topic("a", 5_000), topic("b", 5_000)],
+        validate_only: true,
+        ..Default::default()
+    };
+    let ResponseBody::CreateTopics(response) = host.ask(client, 7, &request) else {
+        panic!("not the answer to this request");
+    };
+    let codes: Vec<ErrorCode> = response.topics.iter().map(|t| t.error_code).collect();
+    assert_eq!(codes, [ErrorCode::NONE; 2]);
+
+    // Nor do names of a few bytes each turn into more than that by themselves.
+    let named = |i: usize| MetadataRequestTopic {
+        name: Some(format!("t{i}").as_str().into()),
+        ..Default::default()
+    };
+    let request = MetadataRequest {
+        topics: Some((0..10_001).map(named).collect()),
+        allow_auto_topic_creation: true,
+        ..Default::default()
+    };
+    let ResponseBody::Metadata(response) = host.ask(client, 9, &request) else {
+        panic!("not the answer to this request");
+    };
+    assert!(
+        response
+            .topics
+            .iter()
+            .all(|topic| topic.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    );
 }
 
 #[test]

@@ -157,7 +157,20 @@ impl Harness {
 
     /// Executes the oldest thing that is asked for; `false` if there is none.
     pub(super) fn complete_one(&mut self) -> bool {
-        let Some(effect) = self.pending.pop_front() else {
+        self.complete_at(0)
+    }
+
+    /// Executes the oldest thing whose text contains this, before all that is older; `false` if
+    /// there is none.
+    pub(super) fn complete_first(&mut self, pattern: &str) -> bool {
+        self.pending
+            .iter()
+            .position(|effect| effect.to_string().contains(pattern))
+            .is_some_and(|at| self.complete_at(at))
+    }
+
+    fn complete_at(&mut self, at: usize) -> bool {
+        let Some(effect) = self.pending.remove(at) else {
             return false;
         };
         if !matches!(effect, Effect::Report(_)) {

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::create_topics::{MAX_PARTITIONS, Refusal, check_brokers, pending};
+use super::create_topics::{Refusal, check_brokers, check_new_partitions, pending};
 use super::pending_topics::{PendingBody, PendingTopics};
 use crate::broker::State;
 use crate::connection::RequestId;
@@ -31,6 +31,8 @@ pub(super) fn handle(
         *named.entry(&topic.name).or_default() += 1;
     }
     let mut refused_twice = BTreeSet::new();
+    let within_bound =
+        check_new_partitions(request.topics.iter().map(|t| new_partitions(state, t)));
     for topic in &request.topics {
         let twice = named.get(&topic.name).is_some_and(|count| *count > 1);
         let result = if twice {
@@ -42,7 +44,7 @@ pub(super) fn handle(
                 "Duplicate topic name.".to_string(),
             ))
         } else {
-            validate(state, topic)
+            within_bound.clone().and_then(|()| validate(state, topic))
         };
         let (error_code, error_message) = match result {
             Ok(wanted) => {
@@ -77,6 +79,16 @@ pub(super) fn handle(
     );
 }
 
+/// How many partitions a topic would get beside those it has.
+fn new_partitions(state: &State, asked: &CreatePartitionsTopic) -> u64 {
+    let current = state
+        .metadata
+        .image()
+        .topic(&asked.name)
+        .map_or(0, |topic| topic.partitions);
+    u64::try_from(i64::from(asked.count) - i64::from(current)).unwrap_or(0)
+}
+
 fn validate(state: &State, asked: &CreatePartitionsTopic) -> Result<Wanted, Refusal> {
     let Some(topic) = state.metadata.image().topic(&asked.name) else {
         let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
@@ -100,11 +112,6 @@ fn validate(state: &State, asked: &CreatePartitionsTopic) -> Result<Wanted, Refu
         return invalid(format!(
             "The topic {} currently has {current} partition(s); {count} would not be an increase.",
             topic.name
-        ));
-    }
-    if count > MAX_PARTITIONS {
-        return invalid(format!(
-            "A topic has at most {MAX_PARTITIONS} partitions here."
         ));
     }
     if state.topics.is_creating(&topic.name) {

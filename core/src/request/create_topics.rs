@@ -21,8 +21,9 @@ use crate::wire::{ErrorCode, Str};
 /// Kafka's limit on a topic's name, which with its partition becomes a directory's.
 const MAX_NAME_BYTES: usize = 249;
 
-/// Partitions of one topic: beyond it Kafka too refuses (KIP-599 leaves it to a policy).
-pub(super) const MAX_PARTITIONS: i32 = 10_000;
+/// New partitions in one request. Kafka's controller has the same bound: what comes in one request
+/// is done in one piece.
+const MAX_NEW_PARTITIONS: u64 = 10_000;
 
 /// An error code with words for the one who asked.
 pub(super) type Refusal = (ErrorCode, String);
@@ -41,6 +42,8 @@ pub(super) fn handle(
     let mut refused_twice = BTreeSet::new();
     let mut response = CreateTopicsResponse::default();
     let mut waiting = 0;
+    let within_bound =
+        check_new_partitions(request.topics.iter().map(|t| new_partitions(state, t)));
     for topic in &request.topics {
         if named.get(&topic.name).is_some_and(|count| *count > 1) {
             // Named twice: one error, as Kafka answers.
@@ -52,7 +55,10 @@ pub(super) fn handle(
             }
             continue;
         }
-        let result = match validate(state, topic, version) {
+        let valid = within_bound
+            .clone()
+            .and_then(|()| validate(state, topic, version));
+        let result = match valid {
             Ok(wanted) => {
                 warn_of_idle_configs(cx, &wanted);
                 let mut result = CreatableTopicResult {
@@ -86,6 +92,27 @@ pub(super) fn handle(
             deadline: Some(deadline),
         },
     );
+}
+
+/// How many partitions a topic would bring, as far as its count makes sense.
+fn new_partitions(state: &State, topic: &CreatableTopic) -> u64 {
+    if !topic.assignments.is_empty() {
+        return topic.assignments.len() as u64;
+    }
+    let count = match topic.num_partitions {
+        -1 => state.config.num_partitions,
+        count => count,
+    };
+    u64::try_from(count).unwrap_or(0)
+}
+
+/// Whether one request asks for no more new partitions than one may.
+pub(super) fn check_new_partitions(counts: impl Iterator<Item = u64>) -> Result<(), Refusal> {
+    if counts.sum::<u64>() <= MAX_NEW_PARTITIONS {
+        return Ok(());
+    }
+    let words = "Excessively large number of partitions per request.".to_string();
+    Err((ErrorCode::POLICY_VIOLATION, words))
 }
 
 /// Parks a request until its creations are done, or answers it if there are none.
@@ -157,11 +184,7 @@ fn unassigned_partitions(
     match topic.num_partitions {
         // Below version 4 the default cannot be asked for (KIP-464).
         -1 if version >= 4 => Ok(state.config.num_partitions),
-        count if (1..=MAX_PARTITIONS).contains(&count) => Ok(count),
-        count if count > MAX_PARTITIONS => Err((
-            ErrorCode::INVALID_PARTITIONS,
-            format!("A topic has at most {MAX_PARTITIONS} partitions here."),
-        )),
+        count if count > 0 => Ok(count),
         _ => Err((
             ErrorCode::INVALID_PARTITIONS,
             "Number of partitions must be larger than 0, or -1 to use the default value."
@@ -197,15 +220,7 @@ fn assigned_partitions(state: &State, topic: &CreatableTopic) -> Result<i32, Ref
     for assignment in &topic.assignments {
         check_brokers(state, &assignment.broker_ids)?;
     }
-    i32::try_from(indexes.len())
-        .ok()
-        .filter(|count| *count <= MAX_PARTITIONS)
-        .ok_or_else(|| {
-            (
-                ErrorCode::INVALID_PARTITIONS,
-                format!("A topic has at most {MAX_PARTITIONS} partitions here."),
-            )
-        })
+    Ok(i32::try_from(indexes.len()).expect("a request has at most MAX_NEW_PARTITIONS"))
 }
 
 /// A partition's replicas can only be this broker.

@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::create_topics::{check_name, pending};
+use super::create_topics::{check_name, check_new_partitions, pending};
 use super::pending_topics::{PendingBody, PendingTopics};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
@@ -40,7 +40,10 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Me
             .filter(|name| state.metadata.image().topic(name).is_none())
             .filter(|name| check_name(name).is_ok())
             .collect();
-        if !missing.is_empty() {
+        let each = u64::try_from(state.config.num_partitions).unwrap_or(0);
+        // More than one request may create: they stay unknown, as after a creation that failed.
+        let within_bound = check_new_partitions(missing.iter().map(|_| each)).is_ok();
+        if !missing.is_empty() && within_bound {
             let waiting = missing.len();
             for (place, name) in missing.into_iter().enumerate() {
                 auto_create(state, id, place, name);

@@ -72,6 +72,15 @@ impl Program {
         }
     }
 
+    /// Starts Apache Kafka, whatever the environment says: for what the program's own commands make
+    /// of it.
+    ///
+    /// # Errors
+    /// It did not start: what it logged last.
+    pub fn start_apache_kafka(options: &Options) -> Result<Self, String> {
+        start_kafka(&crate::dump_log::jars(), options)
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -148,14 +157,19 @@ pub fn is_kafka() -> bool {
     std::env::var_os("KAFKA_REFERENCE").is_some()
 }
 
-fn start_odradek(options: &Options) -> Result<Program, String> {
+/// The program under test, with no arguments yet.
+pub fn odradek() -> Command {
     let program = std::env::var_os("ODRADEK_BIN").expect(
         "ODRADEK_BIN names the program under test; tests/clients/run builds it and sets this",
     );
+    Command::new(program)
+}
+
+fn start_odradek(options: &Options) -> Result<Program, String> {
     let listen = options
         .listen
         .map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
-    let mut command = Command::new(program);
+    let mut command = odradek();
     command
         .args(["serve", "--listen", &listen])
         .args(["--durability", "fsync", "--data-dir"])

@@ -171,6 +171,11 @@ impl Partition {
         self.waiting.insert(place, batch);
     }
 
+    /// A batch goes behind those that wait, where it does not belong: a planted bug.
+    pub(super) fn put_last(&mut self, batch: Batch) {
+        self.waiting.push_back(batch);
+    }
+
     /// Nothing is sent before `at`.
     pub(super) fn back_off(&mut self, at: Mono) {
         self.not_before = self.not_before.max(at);

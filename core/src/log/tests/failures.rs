@@ -89,6 +89,36 @@ fn a_full_disk_in_the_middle_of_a_roll_takes_the_roll_back() {
     }
 }
 
+/// Seed 1057 of the simulator: the cut was never made, and the host drops what is written to a file
+/// whose failed write was not cut.
+#[test]
+fn a_write_that_fails_while_a_failed_roll_is_taken_back_is_cut_too() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for _ in 0..3 {
+        h.append(&batch(&[1], 900)).unwrap();
+    }
+    h.complete_disk();
+    // The fourth is under way when the fifth begins a segment whose files cannot be made.
+    h.append(&batch(&[1], 900)).unwrap();
+    h.append(&batch(&[1], 900)).unwrap();
+    h.faults.op = Some("write-file");
+    while h.complete_first("write-file") {}
+    h.faults.op = None;
+    h.faults.space = Some(10);
+    assert!(h.complete_first("write f"));
+    h.faults.space = None;
+    h.complete_disk();
+    assert_eq!(h.log.take_lost().unwrap().from, Offset(3));
+
+    let info = h.append(&batch(&[1], 900)).unwrap();
+    assert_eq!(info.base_offset, Offset(3));
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(4));
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 4);
+}
+
 #[test]
 fn a_failed_flush_acknowledges_nothing_and_the_log_reopens() {
     let mut h = Harness::new(roomy(), Durability::Fsync);
