@@ -7,10 +7,13 @@
 //! again.
 //!
 //! [`coordinator`] brings requests and time to the groups and their decisions to the log and the
-//! clients. [`classic`] is the state machine of a classic group.
+//! clients. [`classic`] is the state machine of a classic group, [`consumer`] that of one for which
+//! the broker assigns (KIP-848).
 
+mod assignor;
 mod classic;
 pub mod config;
+mod consumer;
 pub(crate) mod coordinator;
 mod expiry;
 pub mod load;
@@ -19,7 +22,11 @@ mod record;
 mod sessions;
 mod shard;
 
+pub(crate) use assignor::{Assignor, Partitions};
 pub(crate) use classic::{ClassicState, Join, JoinReply, MemberRef, Reply, Sync, SyncReply};
+pub(crate) use consumer::{
+    Beat, BeatReply, ConsumerGroup, ConsumerState, LEAVE, LEAVE_STATIC, Refusal, collect,
+};
 pub(crate) use expiry::subscribed_topics;
 pub(crate) use offsets::CommittedOffset;
 pub(crate) use shard::{Group, GroupKind};

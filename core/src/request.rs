@@ -2,6 +2,8 @@
 
 mod alter_configs;
 mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_partitions;
 mod create_topics;
 mod delete_groups;
@@ -102,10 +104,13 @@ pub(crate) fn start(
         RequestBody::DescribeGroups(body) => describe_groups::handle(state, id, version, body),
         RequestBody::ListGroups(body) => list_groups::handle(state, id, &body),
         RequestBody::DeleteGroups(body) => delete_groups::handle(state, cx, id, body),
-        RequestBody::InitProducerId(body) => init_producer_id::handle(state, cx, id, &body),
-        RequestBody::ConsumerGroupHeartbeat(_) | RequestBody::ConsumerGroupDescribe(_) => {
-            refuse(state, cx, id, &RequestError::UnknownApi { header });
+        RequestBody::ConsumerGroupHeartbeat(body) => {
+            consumer_group_heartbeat::handle(state, cx, id, version, header.client_id, body);
         }
+        RequestBody::ConsumerGroupDescribe(body) => {
+            consumer_group_describe::handle(state, id, body);
+        }
+        RequestBody::InitProducerId(body) => init_producer_id::handle(state, cx, id, &body),
     }
 }
 

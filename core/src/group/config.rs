@@ -22,6 +22,12 @@ pub struct GroupConfig {
     pub topic_partitions: i32,
     /// `offsets.topic.segment.bytes`, when the topic is created.
     pub topic_segment_bytes: u64,
+    /// `group.consumer.session.timeout.ms`.
+    pub consumer_session_timeout_ms: u64,
+    /// `group.consumer.heartbeat.interval.ms`: how often members are told to heartbeat.
+    pub consumer_heartbeat_interval_ms: i32,
+    /// `group.consumer.max.size`: members of a consumer group.
+    pub consumer_max_size: usize,
 }
 
 impl Default for GroupConfig {
@@ -37,6 +43,9 @@ impl Default for GroupConfig {
             offsets_retention_check_interval_ms: 600_000,
             topic_partitions: 1,
             topic_segment_bytes: 8 << 20,
+            consumer_session_timeout_ms: 45_000,
+            consumer_heartbeat_interval_ms: 5_000,
+            consumer_max_size: i32::MAX as usize,
         }
     }
 }

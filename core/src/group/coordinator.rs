@@ -1,11 +1,14 @@
 //! Brings requests and time to the groups, and what they decide to the log and the clients.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::classic::{ClassicGroup, MemberRef, Outcome, Reply};
+use super::config::GroupConfig;
+use super::consumer::{ConsumerGroup, Topics};
 use super::expiry;
 use super::load::LoadGroups;
 use super::offsets::CommittedOffset;
@@ -50,6 +53,8 @@ pub(crate) struct GroupCoordinator {
     next_expiry: Option<Mono>,
     /// What all groups hold, roughly.
     bytes: usize,
+    /// Rises when topics or partitions come or go.
+    topics_version: u64,
 }
 
 #[derive(Debug)]
@@ -151,6 +156,11 @@ impl GroupCoordinator {
         {
             self.deadlines.remove(&(at, index, id.clone()));
         }
+    }
+
+    /// Topics or partitions have come or gone.
+    pub(crate) const fn topics_changed(&mut self) {
+        self.topics_version += 1;
     }
 
     /// Counts anew what all groups hold.
@@ -291,12 +301,10 @@ fn throw_away(state: &mut State, cx: &mut Context<'_>, index: i32, from: Option<
     }
     let mut parked = 0;
     for mut group in groups.into_values() {
-        match &mut group.kind {
-            GroupKind::Classic(classic) => {
-                for (request, reply) in classic.evict(ErrorCode::COORDINATOR_NOT_AVAILABLE) {
-                    parked += 1;
-                    send(state, request, reply);
-                }
+        if let GroupKind::Classic(classic) = &mut group.kind {
+            for (request, reply) in classic.evict(ErrorCode::COORDINATOR_NOT_AVAILABLE) {
+                parked += 1;
+                send(state, request, reply);
             }
         }
     }
@@ -353,7 +361,7 @@ fn load_from(state: &mut State, cx: &mut Context<'_>, key: PartitionKey, next: O
         return;
     }
     shard.end = end;
-    shard.loaded(cx.now);
+    shard.loaded(cx.now, &state.config.groups);
     let offsets: usize = shard.groups.values().map(|group| group.offsets.len()).sum();
     cx.report(
         Level::Info,
@@ -426,10 +434,26 @@ pub(super) fn append(
     index: i32,
     records: Vec<CoordinatorRecord>,
 ) -> Result<(), ErrorCode> {
+    let end = store(state, cx, index, &records)?;
+    if let Some(shard) = state.groups.shards.get_mut(&index) {
+        for record in records {
+            shard.replay(cx.now, record, end, true);
+        }
+    }
+    Ok(())
+}
+
+/// Appends records that have taken effect already. Returns where the log ends then.
+fn store(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    index: i32,
+    records: &[CoordinatorRecord],
+) -> Result<Offset, ErrorCode> {
     let unavailable = ErrorCode::COORDINATOR_NOT_AVAILABLE;
     let shard = state.groups.shards.get(&index).ok_or(unavailable)?;
     let partition = state.partitions.get_mut(&shard.key).ok_or(unavailable)?;
-    let batches = batches_of(&records, cx.now.wall);
+    let batches = batches_of(records, cx.now.wall);
     let appended = partition.append_as_leader(cx, &batches);
     let log = partition.log.id();
     state.touch(log);
@@ -451,11 +475,8 @@ pub(super) fn append(
     };
     if let Some(shard) = state.groups.shards.get_mut(&index) {
         shard.end = end;
-        for record in records {
-            shard.replay(cx.now, record, end, true);
-        }
     }
-    Ok(())
+    Ok(end)
 }
 
 /// Runs an operation on a classic group, and does what it decides. `parked` is the request that may
@@ -466,11 +487,13 @@ pub(crate) fn on_classic<R>(
     index: i32,
     id: &Str,
     parked: Option<(RequestId, i16)>,
-    run: impl FnOnce(&mut ClassicGroup, &super::config::GroupConfig, &mut Outcome) -> R,
+    run: impl FnOnce(&mut ClassicGroup, &GroupConfig, &mut Outcome) -> R,
 ) -> Option<R> {
     let shard = state.groups.shards.get_mut(&index)?;
     let group = shard.groups.get_mut(id)?;
-    let GroupKind::Classic(classic) = &mut group.kind;
+    let GroupKind::Classic(classic) = &mut group.kind else {
+        return None;
+    };
     if let Some((request, version)) = parked {
         let parked = Parked {
             shard: index,
@@ -488,6 +511,105 @@ pub(crate) fn on_classic<R>(
     Some(result)
 }
 
+/// Runs an operation on a consumer group, and stores what it said. `None` if there is no such group
+/// of that kind.
+///
+/// # Errors
+/// The records could not be stored; the shard is thrown away with what they said.
+pub(crate) fn on_consumer<R>(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    index: i32,
+    id: &Str,
+    run: impl FnOnce(&mut ConsumerGroup, &GroupConfig, &Topics<'_>, &mut Vec<CoordinatorRecord>) -> R,
+) -> Result<Option<R>, ErrorCode> {
+    let topics = Topics {
+        image: state.metadata.image(),
+        version: state.groups.topics_version,
+    };
+    let shard = state.groups.shards.get_mut(&index);
+    let group = shard.and_then(|shard| shard.groups.get_mut(id));
+    let Some(GroupKind::Consumer(consumer)) = group.map(|group| &mut group.kind) else {
+        return Ok(None);
+    };
+    let before = consumer.bytes();
+    let mut records = Vec::new();
+    let result = run(consumer, &state.config.groups, &topics, &mut records);
+    let after = consumer.bytes();
+    state.groups.bytes = state.groups.bytes.saturating_sub(before) + after;
+    if !records.is_empty() {
+        store_changed(state, cx, index, id, &records)?;
+    }
+    if state.groups.group(index, id).is_some_and(Group::is_nothing) {
+        state.groups.drop_group(index, id);
+    }
+    state.groups.arm(index, id);
+    Ok(Some(result))
+}
+
+/// Appends what a group that has changed says; if that cannot be, the change must not stay.
+fn store_changed(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    index: i32,
+    id: &Str,
+    records: &[CoordinatorRecord],
+) -> Result<(), ErrorCode> {
+    match store(state, cx, index, records) {
+        Ok(end) => {
+            let shard = state.groups.shards.get_mut(&index);
+            if let Some(group) = shard.and_then(|shard| shard.groups.get_mut(id)) {
+                group.mark = end;
+            }
+            Ok(())
+        }
+        Err(error) => {
+            if error == ErrorCode::INVALID_COMMIT_OFFSET_SIZE {
+                let end = state.groups.end_of(index);
+                throw_away(state, cx, index, Some(end));
+            }
+            Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)
+        }
+    }
+}
+
+/// Makes a group that nobody is in one of the other protocol; its offsets stay.
+///
+/// # Errors
+/// Somebody is in it, or it could not be stored.
+pub(crate) fn convert(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    index: i32,
+    id: &Str,
+    to_consumer: bool,
+) -> Result<(), ErrorCode> {
+    let group = state.groups.group(index, id);
+    let group = group.ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+    let records = match &group.kind {
+        GroupKind::Classic(_) if !to_consumer => return Ok(()),
+        GroupKind::Consumer(_) if to_consumer => return Ok(()),
+        _ if !group.is_empty() => return Err(ErrorCode::NON_EMPTY_GROUP),
+        GroupKind::Classic(classic) if classic.generation_id() == 0 => Vec::new(),
+        GroupKind::Classic(_) => alloc::vec![classic_record(id, None)],
+        GroupKind::Consumer(consumer) => consumer.tombstones(id),
+    };
+    let now = cx.now;
+    let shard = state.groups.shards.get_mut(&index);
+    if let Some(group) = shard.and_then(|shard| shard.groups.get_mut(id)) {
+        group.kind = if to_consumer {
+            GroupKind::Consumer(Box::default())
+        } else {
+            GroupKind::Classic(ClassicGroup::new(now))
+        };
+    }
+    if !records.is_empty() {
+        store_changed(state, cx, index, id, &records)?;
+    }
+    state.groups.arm(index, id);
+    Ok(())
+}
+
 /// A group by that name, made if it is not there.
 pub(crate) fn make_group(state: &mut State, cx: &Context<'_>, index: i32, id: &Str) {
     if let Some(shard) = state.groups.shards.get_mut(&index) {
@@ -502,12 +624,10 @@ pub(crate) const fn has_room(state: &State) -> bool {
 
 fn apply(state: &mut State, cx: &mut Context<'_>, index: i32, id: &Str, out: Outcome) {
     let stored = if out.changed {
-        let record = state.groups.group(index, id).map(
-            |Group {
-                 kind: GroupKind::Classic(classic),
-                 ..
-             }| classic_record(id, Some(classic)),
-        );
+        let record = match state.groups.group(index, id).map(|group| &group.kind) {
+            Some(GroupKind::Classic(classic)) => Some(classic_record(id, Some(classic))),
+            _ => None,
+        };
         let result = append(state, cx, index, record.into_iter().collect());
         if result == Err(ErrorCode::INVALID_COMMIT_OFFSET_SIZE) {
             // A state that cannot be stored must not be acted on.
@@ -518,13 +638,9 @@ fn apply(state: &mut State, cx: &mut Context<'_>, index: i32, id: &Str, out: Out
     } else {
         Ok(())
     };
-    if let (
-        Some(reason),
-        Some(Group {
-            kind: GroupKind::Classic(classic),
-            ..
-        }),
-    ) = (out.reason, state.groups.group(index, id))
+    if let Some(reason) = out.reason
+        && let Some(GroupKind::Classic(classic)) =
+            state.groups.group(index, id).map(|group| &group.kind)
     {
         let message = format!(
             "rebalance: group={id} generation={} members={} reason={reason}",
@@ -599,11 +715,11 @@ pub(crate) fn commit(
     cx: &mut Context<'_>,
     id: &Str,
     member: &MemberRef,
+    version: i16,
     offsets: &[(Str, i32, CommittedOffset)],
 ) -> Result<i32, ErrorCode> {
     let index = shard_of(state, id)?;
-    let is_new = state.groups.group(index, id).is_none();
-    if is_new && member.generation_id >= 0 {
+    if state.groups.group(index, id).is_none() && member.generation_id >= 0 {
         return Err(ErrorCode::ILLEGAL_GENERATION);
     }
     if !has_room(state) {
@@ -615,12 +731,18 @@ pub(crate) fn commit(
             return Err(ErrorCode::INVALID_COMMIT_OFFSET_SIZE);
         }
     }
-    if !is_new {
-        let now = cx.now;
-        let fenced = on_classic(state, cx, index, id, None, |group, _, _| {
-            group.validate_commit(now, member)
-        });
-        fenced.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))?;
+    match state.groups.group(index, id).map(|group| &group.kind) {
+        None => {}
+        Some(GroupKind::Consumer(consumer)) => {
+            consumer.validate_commit(&member.member_id, member.generation_id, version)?;
+        }
+        Some(GroupKind::Classic(_)) => {
+            let now = cx.now;
+            on_classic(state, cx, index, id, None, |group, _, _| {
+                group.validate_commit(now, member)
+            })
+            .unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))?;
+        }
     }
     let records = offsets
         .iter()
@@ -709,6 +831,9 @@ pub(crate) fn on_deadline(state: &mut State, cx: &mut Context<'_>) {
         }
         on_classic(state, cx, index, &id, None, |group, config, out| {
             group.on_deadline(now, config, out);
+        });
+        let _ = on_consumer(state, cx, index, &id, |group, _, _, records| {
+            group.on_deadline(now, &id, records);
         });
     }
     if state.groups.next_expiry.is_some_and(|at| at <= now.mono) {
@@ -801,10 +926,8 @@ pub(crate) fn stop(state: &mut State) {
     let mut evicted = Vec::new();
     for shard in state.groups.shards.values_mut() {
         for group in shard.groups.values_mut() {
-            match &mut group.kind {
-                GroupKind::Classic(classic) => {
-                    evicted.extend(classic.evict(ErrorCode::COORDINATOR_NOT_AVAILABLE));
-                }
+            if let GroupKind::Classic(classic) = &mut group.kind {
+                evicted.extend(classic.evict(ErrorCode::COORDINATOR_NOT_AVAILABLE));
             }
         }
     }

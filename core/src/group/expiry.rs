@@ -1,6 +1,7 @@
 //! Which committed offsets have outlived their use, and which groups with them.
 
 use alloc::collections::BTreeSet;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::classic::{ClassicGroup, ClassicState};
@@ -30,6 +31,13 @@ pub(super) fn expired(
 ) -> Vec<CoordinatorRecord> {
     let since = match &group.kind {
         GroupKind::Classic(classic) => since_of_classic(classic),
+        GroupKind::Consumer(consumer) => {
+            let topics = group.offsets.topics().map(|(topic, _)| topic);
+            let subscribed = topics.filter(|topic| consumer.subscribes_to(topic));
+            Since::Commit {
+                subscribed: subscribed.cloned().collect(),
+            }
+        }
     };
     let mut records = Vec::new();
     for (topic, partition, offset) in group.offsets.iter() {
@@ -44,7 +52,7 @@ pub(super) fn expired(
         }
     }
     if records.len() == group.offsets.len() && group.is_vacant() {
-        records.push(end_of(id, group));
+        records.extend(end_of(id, group));
     }
     records
 }
@@ -54,13 +62,14 @@ pub(super) fn deletion(id: &Str, group: &Group) -> Vec<CoordinatorRecord> {
     let offsets = group.offsets.iter();
     offsets
         .map(|(topic, partition, _)| offset_record(id, topic, partition, None))
-        .chain([end_of(id, group)])
+        .chain(end_of(id, group))
         .collect()
 }
 
-fn end_of(id: &Str, group: &Group) -> CoordinatorRecord {
+fn end_of(id: &Str, group: &Group) -> Vec<CoordinatorRecord> {
     match &group.kind {
-        GroupKind::Classic(_) => classic_record(id, None),
+        GroupKind::Classic(_) => vec![classic_record(id, None)],
+        GroupKind::Consumer(consumer) => consumer.tombstones(id),
     }
 }
 

@@ -1,9 +1,12 @@
 //! The groups of one partition of `__consumer_offsets`.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::classic::{ClassicGroup, ClassicState};
+use super::config::GroupConfig;
+use super::consumer::{self, ConsumerGroup};
 use super::offsets::{CommittedOffset, Offsets};
 use crate::connection::RequestId;
 use crate::ids::{Offset, OperationId};
@@ -55,6 +58,8 @@ pub(crate) struct Group {
 pub(crate) enum GroupKind {
     /// The classic one; also a group without members that only stores offsets.
     Classic(ClassicGroup),
+    /// That of KIP-848.
+    Consumer(Box<ConsumerGroup>),
 }
 
 impl Shard {
@@ -113,14 +118,49 @@ impl Shard {
             CoordinatorRecord::GroupMetadata(key, None) => {
                 if live {
                     self.groups.remove(&key.group);
-                } else if let Some(group) = self.groups.get_mut(&key.group) {
+                } else if let Some(group) = self.groups.get_mut(&key.group)
+                    && let GroupKind::Classic(_) = group.kind
+                {
                     // Its offsets have tombstones of their own; a commit behind this record is of a
                     // new group.
                     group.kind = GroupKind::Classic(ClassicGroup::new(now));
                     group.mark = end;
                 }
             }
-            _ => {}
+            other => self.replay_consumer(now, &other, end, live),
+        }
+    }
+
+    /// Applies a record of a consumer group; one that was appended just now has been applied.
+    fn replay_consumer(&mut self, now: Now, record: &CoordinatorRecord, end: Offset, live: bool) {
+        let Some(id) = consumer::group_of(record) else {
+            return;
+        };
+        let ends = matches!(record, CoordinatorRecord::ConsumerGroupMetadata(_, None));
+        if live && ends {
+            self.groups.remove(id);
+            return;
+        }
+        let says = consumer::has_value(record);
+        if !says && !self.groups.contains_key(id) {
+            return;
+        }
+        let group = self.group_or_new(now, id);
+        group.mark = end;
+        if live {
+            return;
+        }
+        match &mut group.kind {
+            GroupKind::Consumer(_) if ends => {
+                group.kind = GroupKind::Classic(ClassicGroup::new(now));
+            }
+            GroupKind::Consumer(consumer) => consumer.apply(record),
+            GroupKind::Classic(_) if says => {
+                let mut consumer = Box::new(ConsumerGroup::default());
+                consumer.apply(record);
+                group.kind = GroupKind::Consumer(consumer);
+            }
+            GroupKind::Classic(_) => {}
         }
     }
 
@@ -141,11 +181,12 @@ impl Shard {
     }
 
     /// Everything is read: what nothing is left of goes, and the members' sessions begin.
-    pub(super) fn loaded(&mut self, now: Now) {
+    pub(super) fn loaded(&mut self, now: Now, config: &GroupConfig) {
         self.groups.retain(|_, group| !group.is_nothing());
         for group in self.groups.values_mut() {
             match &mut group.kind {
                 GroupKind::Classic(classic) => classic.begin_sessions(now),
+                GroupKind::Consumer(consumer) => consumer.begin_sessions(now, config),
             }
         }
         self.phase = Phase::Active;
@@ -173,6 +214,9 @@ impl Group {
             GroupKind::Classic(classic) => {
                 classic.is_vacant() && classic.generation_id() == 0 && self.offsets.is_empty()
             }
+            GroupKind::Consumer(consumer) => {
+                consumer.epoch() == 0 && consumer.members().is_empty() && self.offsets.is_empty()
+            }
         }
     }
 
@@ -180,6 +224,7 @@ impl Group {
     pub(super) fn is_vacant(&self) -> bool {
         match &self.kind {
             GroupKind::Classic(classic) => classic.is_vacant(),
+            GroupKind::Consumer(consumer) => consumer.members().is_empty(),
         }
     }
 
@@ -187,6 +232,7 @@ impl Group {
     pub(crate) fn is_empty(&self) -> bool {
         match &self.kind {
             GroupKind::Classic(classic) => classic.state() == ClassicState::Empty,
+            GroupKind::Consumer(consumer) => consumer.members().is_empty(),
         }
     }
 
@@ -194,6 +240,7 @@ impl Group {
     pub(super) fn bytes(&self) -> usize {
         let members = match &self.kind {
             GroupKind::Classic(classic) => classic.bytes(),
+            GroupKind::Consumer(consumer) => consumer.bytes(),
         };
         members + self.offsets.bytes()
     }
@@ -201,6 +248,7 @@ impl Group {
     pub(super) fn next_deadline(&self) -> Option<Mono> {
         match &self.kind {
             GroupKind::Classic(classic) => classic.next_deadline(),
+            GroupKind::Consumer(consumer) => consumer.next_deadline(),
         }
     }
 }

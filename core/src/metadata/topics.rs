@@ -433,6 +433,7 @@ fn finish(state: &mut State, cx: &mut Context<'_>, id: u64) {
         log.set_config(cx, config);
         insert_partition(state, key, &creation.name, log, epoch);
     }
+    state.groups.topics_changed();
     tell(state, creation.waiting, Ok(()));
 }
 
@@ -523,6 +524,7 @@ fn evict(state: &mut State, cx: &mut Context<'_>, topic: TopicId) {
             "topics",
             format!("deleted: topic={name} id={topic}"),
         );
+        state.groups.topics_changed();
         coordinator::topic_deleted(state, cx, &name, topic);
         let indexes: Vec<i32> = keys.iter().map(|key| key.index).collect();
         state.topics.remove(cx, &name, topic, &indexes);

@@ -92,6 +92,13 @@ fn describe(
                 ..Default::default()
             }
         }
+        Some(GroupKind::Consumer(_)) => DescribedGroup {
+            error_code: ErrorCode::GROUP_ID_NOT_FOUND,
+            error_message: Some(format!("Group {group_id} is not a classic group.").into()),
+            group_id: group_id.clone(),
+            group_state: "Dead".into(),
+            ..Default::default()
+        },
         None => DescribedGroup {
             group_id: group_id.clone(),
             group_state: "Dead".into(),

@@ -45,7 +45,7 @@ pub(super) fn handle(
 /// The shard of the group, which is there then.
 fn place(
     state: &mut State,
-    cx: &Context<'_>,
+    cx: &mut Context<'_>,
     request: &JoinGroupRequest,
 ) -> Result<i32, ErrorCode> {
     if request.group_id.is_empty() {
@@ -66,10 +66,15 @@ fn place(
             return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
         }
         coordinator::make_group(state, cx, index, &request.group_id);
+        return Ok(index);
     } else if request.member_id.is_empty() && !has_room(state) {
         return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
     }
-    Ok(index)
+    // Members of both protocols are never in it at once.
+    match coordinator::convert(state, cx, index, &request.group_id, false) {
+        Err(ErrorCode::NON_EMPTY_GROUP) => Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL),
+        other => other.map(|()| index),
+    }
 }
 
 fn join_of(

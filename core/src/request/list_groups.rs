@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::consumer_group_describe;
 use super::describe_groups::state_name;
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
@@ -52,6 +53,11 @@ fn list(id: &Str, group: &Group, request: &ListGroupsRequest) -> Option<ListedGr
             state_name(classic.state()),
             "classic",
             classic.protocol_type().cloned().unwrap_or_default(),
+        ),
+        GroupKind::Consumer(consumer) => (
+            consumer_group_describe::state_name(consumer.state()),
+            "consumer",
+            Str::from_static("consumer"),
         ),
     };
     let passes = |filter: &[Str], value: &str| {

@@ -73,7 +73,7 @@ pub(super) fn handle(
         generation_id: request.generation_id_or_member_epoch,
     };
     let group_id = request.group_id;
-    match coordinator::commit(state, cx, &group_id, &member, &offsets) {
+    match coordinator::commit(state, cx, &group_id, &member, version, &offsets) {
         Ok(index) => {
             let mark = state.groups.mark_of(index, &group_id);
             let lost = refused(&response, ErrorCode::COORDINATOR_NOT_AVAILABLE);

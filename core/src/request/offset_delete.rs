@@ -75,7 +75,8 @@ pub(super) fn handle(
 fn may_delete(state: &State, group_id: &str) -> Result<(i32, BTreeSet<Str>), ErrorCode> {
     let index = coordinator::shard_of(state, group_id)?;
     let group = state.groups.group(index, group_id);
-    match &group.ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?.kind {
+    let group = group.ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+    match &group.kind {
         GroupKind::Classic(classic) if classic.state() == ClassicState::Empty => {
             Ok((index, BTreeSet::new()))
         }
@@ -83,5 +84,10 @@ fn may_delete(state: &State, group_id: &str) -> Result<(i32, BTreeSet<Str>), Err
         GroupKind::Classic(classic) => subscribed_topics(classic)
             .map(|topics| (index, topics))
             .ok_or(ErrorCode::NON_EMPTY_GROUP),
+        GroupKind::Consumer(consumer) => {
+            let topics = group.offsets.topics().map(|(topic, _)| topic);
+            let subscribed = topics.filter(|topic| consumer.subscribes_to(topic));
+            Ok((index, subscribed.cloned().collect()))
+        }
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::group::coordinator;
-use crate::group::{CommittedOffset, Group};
+use crate::group::{CommittedOffset, Group, GroupKind};
 use crate::ids::{Offset, TopicId};
 use crate::wire::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
@@ -72,6 +72,9 @@ fn fetch(
     let index = coordinator::shard_of(state, &asked.group_id)?;
     let mark = (index, state.groups.mark_of(index, &asked.group_id));
     let group = state.groups.group(index, &asked.group_id);
+    if let Some(GroupKind::Consumer(consumer)) = group.map(|group| &group.kind) {
+        consumer.validate_fetch(asked.member_id.as_deref(), asked.member_epoch)?;
+    }
     let topics = match &asked.topics {
         Some(topics) => topics
             .iter()

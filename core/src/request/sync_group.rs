@@ -6,7 +6,7 @@ use crate::broker::State;
 use crate::connection::RequestId;
 use crate::context::Context;
 use crate::group::coordinator;
-use crate::group::{MemberRef, Sync, SyncReply};
+use crate::group::{GroupKind, MemberRef, Sync, SyncReply};
 use crate::wire::ErrorCode;
 use crate::wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
@@ -57,9 +57,14 @@ fn place(state: &State, request: &SyncGroupRequest) -> Result<i32, ErrorCode> {
         return Err(ErrorCode::INVALID_GROUP_ID);
     }
     let index = coordinator::shard_of(state, &request.group_id)?;
-    let group = state.groups.group(index, &request.group_id);
-    group.ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-    Ok(index)
+    match state
+        .groups
+        .group(index, &request.group_id)
+        .map(|group| &group.kind)
+    {
+        Some(GroupKind::Classic(_)) => Ok(index),
+        Some(GroupKind::Consumer(_)) | None => Err(ErrorCode::UNKNOWN_MEMBER_ID),
+    }
 }
 
 pub(super) fn response(reply: SyncReply) -> SyncGroupResponse {

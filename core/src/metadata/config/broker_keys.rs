@@ -99,6 +99,11 @@ broker_keys! {
     "num.replica.fetchers" Int Some("1"), Any, Stored, true, "one node does not replicate";
     "offsets.topic.replication.factor" Short Some("1"), AtLeast(1), Stored, false, "one node holds one replica";
     "offsets.topic.num.partitions" Int Some("1"), Between(1, 10_000), Works, false, "partitions of the topic of groups when it is created; Odradek's default is 1, so that all groups share a flush";
+    "group.consumer.assignors" List Some("uniform,range"), OneOf(&["uniform", "range"]), Stored, false, "both assignors are always there, uniform first";
+    "group.consumer.heartbeat.interval.ms" Int Some("5000"), AtLeast(1), Works, false, "how often members of consumer groups are told to heartbeat";
+    "group.consumer.max.size" Int Some("2147483647"), AtLeast(1), Works, false, "members of a consumer group";
+    "group.consumer.migration.policy" String Some("disabled"), OneOf(&["disabled"]), Refused, false, "a group changes its protocol when nobody is in it";
+    "group.consumer.session.timeout.ms" Int Some("45000"), AtLeast(1), Works, false, "after how long without a heartbeat a member of a consumer group is given up";
     "group.initial.rebalance.delay.ms" Int Some("3000"), AtLeast(0), Works, false, "how long the first rebalance of an empty group waits for more members";
     "group.max.session.timeout.ms" Int Some("1800000"), AtLeast(1), Works, false, "the longest session timeout that a member of a classic group may ask for";
     "group.max.size" Int Some("2147483647"), AtLeast(1), Works, false, "members of a classic group";

@@ -212,6 +212,18 @@ fn group_config(number: impl Fn(&str) -> Option<i64>) -> GroupConfig {
             number("offsets.topic.segment.bytes"),
             defaults.topic_segment_bytes,
         ),
+        consumer_session_timeout_ms: narrow(
+            number("group.consumer.session.timeout.ms"),
+            defaults.consumer_session_timeout_ms,
+        ),
+        consumer_heartbeat_interval_ms: narrow(
+            number("group.consumer.heartbeat.interval.ms"),
+            defaults.consumer_heartbeat_interval_ms,
+        ),
+        consumer_max_size: narrow(
+            number("group.consumer.max.size"),
+            defaults.consumer_max_size,
+        ),
     }
 }
 

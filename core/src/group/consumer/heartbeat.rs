@@ -1,0 +1,287 @@
+//! ConsumerGroupHeartbeat: joining, staying, leaving.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::replay::{current_record, each, epoch_record, member_record, target_record};
+use super::topics::compile;
+use super::{ConsumerGroup, ConsumerMember, LEAVE_STATIC, MemberState, Records, Topics};
+use crate::group::assignor::Partitions;
+use crate::group::config::GroupConfig;
+use crate::time::Now;
+use crate::wire::{ErrorCode, Str};
+
+/// What a member says. `None` is unchanged.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beat {
+    pub(crate) member_id: Str,
+    pub(crate) epoch: i32,
+    pub(crate) instance_id: Option<Str>,
+    pub(crate) rack_id: Option<Str>,
+    pub(crate) rebalance_timeout_ms: Option<i32>,
+    pub(crate) names: Option<Vec<Str>>,
+    /// Empty for none any more.
+    pub(crate) regex: Option<Str>,
+    pub(crate) server_assignor: Option<Str>,
+    pub(crate) owned: Option<Partitions>,
+    pub(crate) client_id: Str,
+    pub(crate) client_host: Str,
+}
+
+/// What a member is told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BeatReply {
+    pub(crate) epoch: i32,
+    /// What it shall own now, if that has changed or it cannot know.
+    pub(crate) assignment: Option<Partitions>,
+}
+
+/// An error code with words for the client's log.
+pub(crate) type Refusal = (ErrorCode, String);
+
+impl ConsumerGroup {
+    /// A heartbeat of one who joins or stays.
+    pub(crate) fn heartbeat(
+        &mut self,
+        now: Now,
+        config: &GroupConfig,
+        id: &Str,
+        topics: &Topics<'_>,
+        beat: &Beat,
+        records: &mut Records,
+    ) -> Result<BeatReply, Refusal> {
+        if let Some(regex) = beat.regex.as_ref().filter(|regex| !regex.is_empty()) {
+            compile(regex).map_err(|error| {
+                let words = alloc::format!(
+                    "SubscribedTopicRegex `{regex}` is not a valid regular expression."
+                );
+                (error, words)
+            })?;
+        }
+        let replaced = self.place(config, beat)?;
+        if let Some(old) = replaced {
+            self.replace(id, &old, &beat.member_id, records);
+        } else if beat.epoch == 0 {
+            // It owns nothing, whatever was known of it.
+            self.forget_assignment(id, &beat.member_id, records);
+        }
+        let before = self.members.get(&beat.member_id).cloned();
+        let changed = self.update(id, beat, before.clone(), records);
+        let before = before.unwrap_or_default();
+        self.refresh(now, id, topics, changed, records);
+        self.reconcile(id, &beat.member_id, beat.owned.as_ref(), records);
+        self.touch(now, config, &beat.member_id);
+        self.time_revocation(now, &beat.member_id, Some((before.state, before.epoch)));
+        let member = self.members.get(&beat.member_id);
+        let member = member.ok_or_else(|| unknown(&beat.member_id))?;
+        let says_everything = beat.rebalance_timeout_ms.is_some()
+            && (beat.names.is_some() || beat.regex.is_some())
+            && beat.owned.is_some();
+        let tell = beat.epoch == 0 || says_everything || member.assigned != before.assigned;
+        Ok(BeatReply {
+            epoch: member.epoch,
+            assignment: tell.then(|| member.assigned.clone()),
+        })
+    }
+
+    /// Whether the one who beats may. Returns the member whose place it takes, if it does.
+    fn place(&self, config: &GroupConfig, beat: &Beat) -> Result<Option<Str>, Refusal> {
+        let known = self.members.get(&beat.member_id);
+        if let Some(instance_id) = &beat.instance_id {
+            let holder = self.static_members.get(instance_id);
+            match holder {
+                Some(holder) if *holder == beat.member_id => {}
+                Some(holder) if beat.epoch == 0 => {
+                    let away = self.members.get(holder);
+                    if away.is_some_and(|member| member.epoch != LEAVE_STATIC) {
+                        let words = alloc::format!(
+                            "Static member {} with instance id {instance_id} cannot join the group \
+                             because the instance id is owned by {holder} member.",
+                            beat.member_id
+                        );
+                        return Err((ErrorCode::UNRELEASED_INSTANCE_ID, words));
+                    }
+                    return Ok(Some(holder.clone()));
+                }
+                Some(holder) => {
+                    let words = alloc::format!(
+                        "Static member {} with instance id {instance_id} was fenced by member \
+                         {holder}.",
+                        beat.member_id
+                    );
+                    return Err((ErrorCode::FENCED_INSTANCE_ID, words));
+                }
+                None if beat.epoch == 0 => {}
+                None => {
+                    let words = alloc::format!("Instance id {instance_id} is unknown.");
+                    return Err((ErrorCode::UNKNOWN_MEMBER_ID, words));
+                }
+            }
+        }
+        let Some(member) = known else {
+            if beat.epoch != 0 {
+                return Err(unknown(&beat.member_id));
+            }
+            if self.members.len() >= config.consumer_max_size {
+                let words = "The consumer group has reached its maximum capacity.".to_string();
+                return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, words));
+            }
+            return Ok(None);
+        };
+        // A new start is always possible, and so is the epoch before, if the answer with the new
+        // one was lost: then it cannot own what is not its any more.
+        let behind = beat.epoch == member.previous_epoch
+            && beat.owned.as_ref().is_some_and(|owned| {
+                each(owned).all(|(topic, partition)| {
+                    let assigned = member.assigned.get(&topic);
+                    assigned.is_some_and(|indexes| indexes.contains(&partition))
+                })
+            });
+        if beat.epoch == 0 || beat.epoch == member.epoch || behind {
+            return Ok(None);
+        }
+        let words = alloc::format!(
+            "The consumer group member has epoch {} and was sent {}; it must abandon all its \
+             partitions and rejoin.",
+            member.epoch,
+            beat.epoch
+        );
+        Err((ErrorCode::FENCED_MEMBER_EPOCH, words))
+    }
+
+    /// A static member comes back under another id: it takes what its old self left.
+    fn replace(&mut self, id: &Str, old: &Str, new: &Str, records: &mut Records) {
+        let target = self.target.get(old).cloned();
+        let Some(mut member) = self.members.get(old).cloned() else {
+            return;
+        };
+        self.sessions.cancel(old);
+        self.revocations.cancel(old);
+        self.say(current_record(id, old, None), records);
+        self.say(target_record(id, old, None), records);
+        self.say(member_record(id, old, None), records);
+        member.epoch = 0;
+        member.previous_epoch = 0;
+        member.state = MemberState::Stable;
+        member.revoking = Partitions::new();
+        self.say(member_record(id, new, Some(&member)), records);
+        if let Some(target) = target {
+            self.say(target_record(id, new, Some(&target)), records);
+        }
+        self.say(current_record(id, new, Some(&member)), records);
+    }
+
+    fn forget_assignment(&mut self, id: &Str, member_id: &Str, records: &mut Records) {
+        let Some(member) = self.members.get(member_id) else {
+            return;
+        };
+        let mut fresh = member.clone();
+        fresh.epoch = 0;
+        fresh.previous_epoch = 0;
+        fresh.state = MemberState::Stable;
+        fresh.assigned = Partitions::new();
+        fresh.revoking = Partitions::new();
+        if fresh != *member {
+            self.say(current_record(id, member_id, Some(&fresh)), records);
+        }
+    }
+
+    /// Takes what the member says of itself. True if that may change who owns what.
+    fn update(
+        &mut self,
+        id: &Str,
+        beat: &Beat,
+        before: Option<ConsumerMember>,
+        records: &mut Records,
+    ) -> bool {
+        let is_new = before.is_none();
+        let before = before.unwrap_or_default();
+        let mut member = before.clone();
+        let keep = |new: &Option<Str>, old: &mut Option<Str>| {
+            if new.is_some() {
+                old.clone_from(new);
+            }
+        };
+        keep(&beat.instance_id, &mut member.instance_id);
+        keep(&beat.rack_id, &mut member.rack_id);
+        keep(&beat.server_assignor, &mut member.server_assignor);
+        if let Some(timeout_ms) = beat.rebalance_timeout_ms {
+            member.rebalance_timeout_ms = timeout_ms;
+        }
+        if let Some(names) = &beat.names {
+            member.names = names.iter().cloned().collect();
+        }
+        if let Some(regex) = &beat.regex {
+            member.regex = Some(regex.clone()).filter(|regex| !regex.is_empty());
+        }
+        member.client_id = beat.client_id.clone();
+        member.client_host = beat.client_host.clone();
+        if is_new || member != before {
+            self.say(member_record(id, &beat.member_id, Some(&member)), records);
+        }
+        is_new
+            || member.names != before.names
+            || member.regex != before.regex
+            || member.server_assignor != before.server_assignor
+    }
+
+    /// One leaves: for good, or a static member for a while.
+    pub(crate) fn leave(
+        &mut self,
+        id: &Str,
+        member_id: &Str,
+        instance_id: Option<&Str>,
+        epoch: i32,
+        records: &mut Records,
+    ) -> Result<(), Refusal> {
+        let member_id = match instance_id {
+            None => member_id.clone(),
+            Some(instance_id) => {
+                let holder = self.static_members.get(instance_id);
+                let holder = holder.ok_or_else(|| unknown(member_id))?;
+                if holder != member_id {
+                    let words = alloc::format!(
+                        "Static member {member_id} with instance id {instance_id} was fenced by \
+                         member {holder}."
+                    );
+                    return Err((ErrorCode::FENCED_INSTANCE_ID, words));
+                }
+                holder.clone()
+            }
+        };
+        let Some(member) = self.members.get(&member_id) else {
+            return Err(unknown(&member_id));
+        };
+        if epoch != LEAVE_STATIC {
+            self.fence(id, &member_id, records);
+            return Ok(());
+        }
+        // What it has stays its own until its session ends.
+        let mut away = member.clone();
+        away.epoch = LEAVE_STATIC;
+        away.previous_epoch = member.epoch;
+        away.state = MemberState::Stable;
+        away.revoking = Partitions::new();
+        self.revocations.cancel(&member_id);
+        self.say(current_record(id, &member_id, Some(&away)), records);
+        Ok(())
+    }
+
+    /// A member goes, and what it had is free.
+    pub(super) fn fence(&mut self, id: &Str, member_id: &Str, records: &mut Records) {
+        self.sessions.cancel(member_id);
+        self.revocations.cancel(member_id);
+        self.say(current_record(id, member_id, None), records);
+        self.say(target_record(id, member_id, None), records);
+        self.say(member_record(id, member_id, None), records);
+        self.say(
+            epoch_record(id, self.epoch + 1, self.metadata_hash),
+            records,
+        );
+    }
+}
+
+fn unknown(member_id: &Str) -> Refusal {
+    let words = alloc::format!("Member {member_id} is not a member of the group.");
+    (ErrorCode::UNKNOWN_MEMBER_ID, words)
+}

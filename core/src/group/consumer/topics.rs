@@ -1,0 +1,55 @@
+//! The topics that groups subscribe to, as the cluster has them.
+
+use alloc::collections::BTreeSet;
+
+use regex_lite::{Regex, RegexBuilder};
+
+use crate::ids::TopicId;
+use crate::metadata::image::{Image, Topic};
+use crate::wire::{ErrorCode, Str};
+
+/// A compiled expression may take this much memory.
+const REGEX_BYTES: usize = 256 << 10;
+
+/// The topics, and a number that changes when they do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Topics<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) version: u64,
+}
+
+impl Topics<'_> {
+    pub(crate) fn by_name(&self, name: &str) -> Option<&Topic> {
+        self.image.topic(name)
+    }
+
+    pub(crate) fn name_of(&self, id: TopicId) -> Option<&str> {
+        Some(&self.image.topic_by_id(id)?.name)
+    }
+
+    /// The topics whose whole name an expression matches; never the broker's own.
+    pub(super) fn matching(&self, expression: &str) -> BTreeSet<Str> {
+        let Ok(regex) = compile(expression) else {
+            return BTreeSet::new();
+        };
+        let names = self.image.topics().map(|topic| topic.name.as_str());
+        names
+            .filter(|name| !crate::group::coordinator::is_internal(name) && regex.is_match(name))
+            .map(Str::from)
+            .collect()
+    }
+}
+
+/// An expression that matches whole names. Matching takes time linear in the name, whatever the
+/// expression.
+pub(super) fn compile(expression: &str) -> Result<Regex, ErrorCode> {
+    // By itself first: "a)|(b" must not become valid by what is put around it.
+    let build = |text: &str| {
+        RegexBuilder::new(text)
+            .size_limit(REGEX_BYTES)
+            .build()
+            .map_err(|_| ErrorCode::INVALID_REGULAR_EXPRESSION)
+    };
+    build(expression)?;
+    build(&alloc::format!("^(?:{expression})$"))
+}
