@@ -4,7 +4,6 @@ use alloc::collections::BTreeSet;
 
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::ids::TopicId;
 use crate::metadata::image::{Image, Topic};
 use crate::wire::{ErrorCode, Str};
 
@@ -23,10 +22,6 @@ pub(crate) struct Topics<'a> {
 impl Topics<'_> {
     pub(crate) fn by_name(&self, name: &str) -> Option<&Topic> {
         self.image.topic(name)
-    }
-
-    pub(crate) fn name_of(&self, id: TopicId) -> Option<&str> {
-        Some(&self.image.topic_by_id(id)?.name)
     }
 
     /// The topics whose whole name an expression matches; never the broker's own.
