@@ -938,6 +938,13 @@ fn a_heartbeat_must_say_what_it_is() {
     assert_eq!(ask(&|r| r.rebalance_timeout_ms = -1), invalid);
     assert_eq!(ask(&|r| r.topic_partitions = None), invalid);
     assert_eq!(ask(&|r| r.subscribed_topic_names = None), invalid);
+    let names: Vec<_> = (0..60_000)
+        .map(|n| alloc::format!("topic-number-{n}").into())
+        .collect();
+    assert_eq!(
+        ask(&|r| r.subscribed_topic_names = Some(names.clone())),
+        invalid
+    );
     assert_eq!(ask(&|r| r.member_epoch = -3), invalid);
     assert_eq!(ask(&|r| r.member_epoch = -2), invalid);
     assert_eq!(

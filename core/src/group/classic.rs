@@ -48,6 +48,9 @@ const MAX_GROUP_BYTES: usize = 3 << 20;
 /// Ids given out and not used yet that a group waits for. Beyond it no member joins.
 const MAX_PENDING: usize = 10_000;
 
+/// What such an id holds, roughly.
+const PENDING_BYTES: usize = 256;
+
 /// The states, by Kafka's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClassicState {
@@ -233,8 +236,8 @@ impl ClassicGroup {
     }
 
     /// Bytes that its members hold, roughly.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + PENDING_BYTES * self.pending.len()
     }
 
     /// A JoinGroup.
@@ -244,7 +247,7 @@ impl ClassicGroup {
             let reply = JoinReply::refusal(error, join.member_id.clone());
             out.answers.push((join.request, Reply::Join(reply)));
         };
-        if !self.accepts(config, &join.member_id) {
+        if !self.accepts(config, &join) {
             refuse(ErrorCode::GROUP_MAX_SIZE_REACHED, out);
             if self.members.contains_key(&join.member_id) {
                 self.remove(&join.member_id, ErrorCode::GROUP_MAX_SIZE_REACHED, out);
@@ -269,8 +272,8 @@ impl ClassicGroup {
     }
 
     /// Whether there is room for it.
-    fn accepts(&self, config: &GroupConfig, member_id: &Str) -> bool {
-        let known = self.members.get(member_id);
+    fn accepts(&self, config: &GroupConfig, join: &Join) -> bool {
+        let known = self.members.get(&join.member_id);
         let room = match self.state {
             ClassicState::Empty => true,
             // Those who joined count, not those there are: so the last to come back is turned away
@@ -282,8 +285,14 @@ impl ClassicGroup {
                 known.is_some() || self.members.len() < config.max_size
             }
         };
-        let may_grow = self.pending.len() <= MAX_PENDING && self.bytes < MAX_GROUP_BYTES;
-        room && (known.is_some() || may_grow)
+        let metadata: usize = join
+            .protocols
+            .iter()
+            .map(|(name, data)| name.len() + data.len())
+            .sum();
+        let before = known.map_or(0, Member::bytes);
+        let fits = self.bytes.saturating_sub(before) + metadata <= MAX_GROUP_BYTES;
+        room && fits && (known.is_some() || self.pending.len() <= MAX_PENDING)
     }
 
     fn supports_protocols(&self, join: &Join) -> bool {

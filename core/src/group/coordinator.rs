@@ -13,7 +13,7 @@ use super::expiry;
 use super::load::LoadGroups;
 use super::offsets::CommittedOffset;
 use super::record::{batches_of, classic_record, offset_record};
-use super::shard::{Group, GroupKind, Phase, Shard};
+use super::shard::{GROUP_BYTES, Group, GroupKind, Phase, Shard};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::{Context, Owner};
@@ -151,10 +151,11 @@ impl GroupCoordinator {
         let Some(shard) = self.shards.get_mut(&index) else {
             return;
         };
-        if let Some(group) = shard.groups.remove(id)
-            && let Some(at) = group.armed
-        {
-            self.deadlines.remove(&(at, index, id.clone()));
+        if let Some(group) = shard.groups.remove(id) {
+            self.bytes = self.bytes.saturating_sub(group.bytes());
+            if let Some(at) = group.armed {
+                self.deadlines.remove(&(at, index, id.clone()));
+            }
         }
     }
 
@@ -612,8 +613,11 @@ pub(crate) fn convert(
 
 /// A group by that name, made if it is not there.
 pub(crate) fn make_group(state: &mut State, cx: &Context<'_>, index: i32, id: &Str) {
-    if let Some(shard) = state.groups.shards.get_mut(&index) {
+    if let Some(shard) = state.groups.shards.get_mut(&index)
+        && !shard.groups.contains_key(id)
+    {
         shard.group_or_new(cx.now, id);
+        state.groups.bytes += GROUP_BYTES;
     }
 }
 
@@ -748,15 +752,9 @@ pub(crate) fn commit(
         .iter()
         .map(|(topic, partition, offset)| offset_record(id, topic, *partition, Some(offset)))
         .collect();
-    let before = state
-        .groups
-        .group(index, id)
-        .map_or(0, |group| group.offsets.bytes());
+    let before = state.groups.group(index, id).map_or(0, Group::bytes);
     append(state, cx, index, records)?;
-    let after = state
-        .groups
-        .group(index, id)
-        .map_or(0, |group| group.offsets.bytes());
+    let after = state.groups.group(index, id).map_or(0, Group::bytes);
     state.groups.bytes = state.groups.bytes.saturating_sub(before) + after;
     Ok(index)
 }
@@ -807,9 +805,12 @@ fn delete(
     id: &Str,
     records: Vec<CoordinatorRecord>,
 ) -> Result<(), ErrorCode> {
-    let armed = state.groups.group(index, id).and_then(|group| group.armed);
+    let group = state.groups.group(index, id);
+    let (armed, before) = group.map_or((None, 0), |group| (group.armed, group.bytes()));
     append(state, cx, index, records)?;
-    if state.groups.group(index, id).is_none()
+    let after = state.groups.group(index, id).map(Group::bytes);
+    state.groups.bytes = state.groups.bytes.saturating_sub(before) + after.unwrap_or(0);
+    if after.is_none()
         && let Some(at) = armed
     {
         state.groups.deadlines.remove(&(at, index, id.clone()));

@@ -15,6 +15,9 @@ use crate::time::{Mono, Now};
 use crate::wire::coordinator_records::CoordinatorRecord;
 use crate::wire::{ErrorCode, Str};
 
+/// What a group holds by itself, roughly.
+pub(super) const GROUP_BYTES: usize = 512;
+
 /// A shard.
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -242,7 +245,7 @@ impl Group {
             GroupKind::Classic(classic) => classic.bytes(),
             GroupKind::Consumer(consumer) => consumer.bytes(),
         };
-        members + self.offsets.bytes()
+        GROUP_BYTES + members + self.offsets.bytes()
     }
 
     pub(super) fn next_deadline(&self) -> Option<Mono> {

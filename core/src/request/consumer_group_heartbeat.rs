@@ -134,6 +134,9 @@ fn beat_of(
     }
 }
 
+/// What a member may say of itself: it stands in one record.
+const MAX_MEMBER_BYTES: usize = 1 << 20;
+
 /// What a request must say, whatever the group.
 fn check(version: i16, request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refusal> {
     let invalid = |words: &str| Err((ErrorCode::INVALID_REQUEST, words.to_string()));
@@ -150,6 +153,10 @@ fn check(version: i16, request: &ConsumerGroupHeartbeatRequest) -> Result<(), Re
     }
     if is_empty(&request.rack_id) {
         return invalid("RackId can't be empty.");
+    }
+    let names = request.subscribed_topic_names.iter().flatten();
+    if names.map(|name| name.len() + 8).sum::<usize>() > MAX_MEMBER_BYTES {
+        return invalid("SubscribedTopicNames is too large.");
     }
     if epoch < LEAVE_STATIC {
         return invalid("MemberEpoch is invalid.");

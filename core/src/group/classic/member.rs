@@ -55,7 +55,9 @@ impl Member {
     /// Bytes that it holds, roughly.
     pub(super) fn bytes(&self) -> usize {
         let protocols = self.protocols.iter();
-        128 + self.client_id.len()
+        let instance_id = self.instance_id.as_ref().map_or(0, |id| id.len());
+        // The member id is made of the client's or the instance's, and stands in several places.
+        192 + 4 * (self.client_id.len() + instance_id)
             + self.client_host.len()
             + self.assignment.len()
             + protocols

@@ -586,6 +586,21 @@ fn a_full_group_turns_the_next_away() {
 }
 
 #[test]
+fn metadata_that_no_record_could_hold_is_turned_away() {
+    let mut room = Room::stable(1);
+    let large = |join: &mut Join| {
+        join.protocols = vec![("range".into(), Bytes::from(vec![0; MAX_GROUP_BYTES + 1]))];
+    };
+    let stranger = room.join_as("", large);
+    let reply = room.joined(stranger).unwrap();
+    assert_eq!(reply.error, ErrorCode::GROUP_MAX_SIZE_REACHED);
+    assert_eq!(room.group.state(), ClassicState::Stable);
+    let member = room.join_as("m1", large);
+    let reply = room.joined(member).unwrap();
+    assert_eq!(reply.error, ErrorCode::GROUP_MAX_SIZE_REACHED);
+}
+
+#[test]
 fn a_follower_that_joins_again_unchanged_gets_what_it_had() {
     let mut room = Room::stable(2);
     let again = room.join("m2");

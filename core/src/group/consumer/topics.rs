@@ -4,12 +4,13 @@ use alloc::collections::BTreeSet;
 
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::ids::TopicId;
 use crate::metadata::image::{Image, Topic};
 use crate::wire::{ErrorCode, Str};
 
-/// A compiled expression may take this much memory.
-const REGEX_BYTES: usize = 256 << 10;
+/// An expression may be this long, and take this much memory when it is compiled: together with the
+/// length of names, this bounds the time that matching takes inside a step.
+const MAX_EXPRESSION_BYTES: usize = 1_024;
+const REGEX_BYTES: usize = 32 << 10;
 
 /// The topics, and a number that changes when they do.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +22,6 @@ pub(crate) struct Topics<'a> {
 impl Topics<'_> {
     pub(crate) fn by_name(&self, name: &str) -> Option<&Topic> {
         self.image.topic(name)
-    }
-
-    pub(crate) fn name_of(&self, id: TopicId) -> Option<&str> {
-        Some(&self.image.topic_by_id(id)?.name)
     }
 
     /// The topics whose whole name an expression matches; never the broker's own.
@@ -43,6 +40,9 @@ impl Topics<'_> {
 /// An expression that matches whole names. Matching takes time linear in the name, whatever the
 /// expression.
 pub(super) fn compile(expression: &str) -> Result<Regex, ErrorCode> {
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        return Err(ErrorCode::INVALID_REGULAR_EXPRESSION);
+    }
     // By itself first: "a)|(b" must not become valid by what is put around it.
     let build = |text: &str| {
         RegexBuilder::new(text)
