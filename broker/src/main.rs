@@ -14,6 +14,8 @@
 mod address;
 mod advice;
 mod base64;
+#[cfg(target_os = "linux")]
+mod bench;
 mod consume;
 mod escape;
 mod failure;
@@ -48,6 +50,7 @@ Examples:
   seq 5 | odradek produce orders
   odradek consume orders --from beginning --exit-at-end
   odradek log verify odradek-data                checks the files of a stopped broker
+  odradek bench compare --quick                  how fast it is here
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.")]
 struct Cli {
@@ -62,6 +65,8 @@ enum Command {
     Produce(produce::Args),
     Consume(consume::Args),
     Log(log::Args),
+    #[cfg(target_os = "linux")]
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +77,8 @@ fn main() -> ExitCode {
         Command::Produce(args) => produce::run(&args),
         Command::Consume(args) => consume::run(&args),
         Command::Log(args) => log::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Bench(args) => bench::run(&args),
     };
     failure::exit_code(result)
 }

@@ -6,7 +6,7 @@
 
 pub(crate) mod descriptors;
 mod error;
-mod flush;
+pub(crate) mod flush;
 mod read_files;
 #[cfg(test)]
 mod tests;
@@ -195,7 +195,7 @@ fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Writes all of `slices` from `position` on. On failure: how many bytes are written.
-fn write_all_vectored_at(
+pub(crate) fn write_all_vectored_at(
     file: &File,
     slices: &mut [IoSlice<'_>],
     position: u64,

@@ -287,6 +287,11 @@ async fn await_signal(
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::from_std(bound(address)?)
+}
+
+/// A socket that listens and does not block.
+pub(crate) fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -297,7 +302,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 async fn keep_time<G: Guest>(driver: Arc<Driver<G, Edge>>) {
