@@ -7,7 +7,7 @@
 pub(crate) mod descriptors;
 mod error;
 pub(crate) mod flush;
-mod read_files;
+pub(crate) mod read_files;
 #[cfg(test)]
 mod tests;
 
@@ -150,6 +150,17 @@ impl Disk {
     /// Runs a read job.
     pub(crate) fn read(&self, job: &ReadJob) -> Result<ReadOutput, DiskError> {
         job.run(&mut DiskReader::new(self))
+    }
+
+    /// Runs a read job whose reads are few if the page cache has all of them; `None` if it has not,
+    /// or if the job is one that may take long.
+    pub(crate) fn read_warm(&self, job: &ReadJob) -> Option<Result<ReadOutput, DiskError>> {
+        if !matches!(job, ReadJob::FetchScan(_)) {
+            return None;
+        }
+        let mut reader = DiskReader::warm(self);
+        let result = job.run(&mut reader);
+        (!reader.is_cold()).then_some(result)
     }
 
     /// Where a path of the core is.

@@ -92,6 +92,9 @@ pub(crate) trait Host: Send + Sync + 'static {
     fn manage(&self, op: &FileOp) -> Result<(), DiskError>;
     /// Runs a job; blocks.
     fn read(&self, job: &ReadJob) -> Result<ReadOutput, DiskError>;
+    /// Runs a job if it is short and the disk is not needed for it, since all it reads is in the
+    /// page cache; `None` if a thread that may block must run it.
+    fn read_warm(&self, job: &ReadJob) -> Option<Result<ReadOutput, DiskError>>;
 
     /// Sends as much as the socket takes without blocking, taking what is sent out of `queue`.
     fn send(&self, socket: &Self::Socket, queue: &mut VecDeque<Outgoing<Self::Pin>>) -> Sent;
@@ -127,6 +130,8 @@ pub(crate) struct Driver<G: Guest, H: Host> {
     pub(crate) budget: Arc<Budget>,
     flushers: WorkerPool<Arc<LogFile<H>>>,
     workers: WorkerPool<Job<H>>,
+    /// See [`FileQueue::new`].
+    gather_bytes: usize,
     /// Nothing is handled or carried out any more.
     dead: AtomicBool,
 }
@@ -162,6 +167,7 @@ enum Job<H: Host> {
 /// What a step left to the thread that brought its input.
 struct Work<H: Host> {
     files: Vec<Arc<LogFile<H>>>,
+    reads: VecDeque<(OperationId, Box<ReadJob>)>,
     connections: VecDeque<Arc<Client<H>>>,
 }
 
@@ -172,6 +178,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
         host: H,
         budget: Budget,
         threads: Threads,
+        gather_bytes: usize,
         recorder: Option<Box<dyn Recorder<G::Input>>>,
     ) -> io::Result<Arc<Self>> {
         let mut failure = None;
@@ -204,6 +211,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 budget: Arc::new(budget),
                 flushers,
                 workers,
+                gather_bytes,
                 dead: AtomicBool::new(false),
             }
         });
@@ -374,7 +382,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
             }
             Effect::Open { file, path, length } => {
                 let handle = self.host.bind(path);
-                let queue = Arc::new(FileQueue::new(file, handle, length));
+                let queue = Arc::new(FileQueue::new(file, handle, length, self.gather_bytes));
                 let known = state.files.insert(file, queue);
                 assert!(known.is_none(), "{file} was opened twice");
             }
@@ -406,7 +414,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 }
                 op => self.workers.push(Job::Manage(operation, op)),
             },
-            Effect::Read { operation, job } => self.workers.push(Job::Read(operation, job)),
+            Effect::Read { operation, job } => work.reads.push_back((operation, job)),
             Effect::Report(report) => self.host.report(&report),
             Effect::Started => self.host.signal(Signal::Started),
             Effect::Stopped => self.host.signal(Signal::Stopped),
@@ -442,6 +450,8 @@ impl<G: Guest, H: Host> Driver<G, H> {
         loop {
             if let Some(file) = work.files.pop() {
                 self.run_file(&file, &mut work);
+            } else if let Some((operation, job)) = work.reads.pop_front() {
+                self.run_read(operation, job, &mut work);
             } else if let Some(client) = work.connections.pop_front() {
                 self.run_outbox(&client);
             } else {
@@ -472,6 +482,17 @@ impl<G: Guest, H: Host> Driver<G, H> {
                     self.handle(state, Input::Disk(completion).into(), work);
                 }
             });
+        }
+    }
+
+    /// Reads what is in the page cache; for anything else a thread waits.
+    fn run_read(&self, operation: OperationId, job: Box<ReadJob>, work: &mut Work<H>) {
+        let guard = StopOnPanic(self);
+        let read = self.host.read_warm(&job);
+        drop(guard);
+        match read {
+            Some(result) => self.complete(Completion::Read { operation, result }, work),
+            None => self.workers.push(Job::Read(operation, job)),
         }
     }
 
@@ -567,6 +588,7 @@ impl<H: Host> Work<H> {
     const fn new() -> Self {
         Self {
             files: Vec::new(),
+            reads: VecDeque::new(),
             connections: VecDeque::new(),
         }
     }

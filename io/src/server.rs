@@ -113,10 +113,13 @@ impl Server<Broker> {
         listen: SocketAddr,
     ) -> Result<Self, ServerError> {
         config.data_dir = data_dir.display().to_string();
+        let limits = Limits::for_this_process()
+            .with_properties(&config.properties)
+            .with_durability(config.durability);
         let options = ServerOptions {
             data_dir,
             listen,
-            limits: Limits::for_this_process().with_properties(&config.properties),
+            limits,
         };
         Self::start(Broker::new(config, random_seed()?), options).await
     }
@@ -168,8 +171,15 @@ impl<G: Guest> Server<G> {
             signal: sender,
         };
         let budget = Budget::new(options.limits.max_queued_request_bytes);
-        let driver =
-            Driver::start(guest, edge, budget, THREADS, recorder).map_err(ServerError::Threads)?;
+        let driver = Driver::start(
+            guest,
+            edge,
+            budget,
+            THREADS,
+            options.limits.gather_bytes,
+            recorder,
+        )
+        .map_err(ServerError::Threads)?;
         let shared = Arc::new(Shared {
             driver,
             limits: options.limits,
