@@ -168,7 +168,7 @@ enum Job<H: Host> {
 struct Work<H: Host> {
     files: Vec<Arc<LogFile<H>>>,
     reads: VecDeque<(OperationId, Box<ReadJob>)>,
-    connections: VecDeque<Arc<Client<H>>>,
+    connections: Vec<Arc<Client<H>>>,
 }
 
 impl<G: Guest, H: Host> Driver<G, H> {
@@ -282,7 +282,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
     /// Goes on with the responses of a connection, because its socket is writable again.
     pub(crate) fn send(&self, client: &Arc<Client<H>>) {
         let mut work = Work::new();
-        work.connections.push_back(client.clone());
+        work.connections.push(client.clone());
         self.carry_out(work);
     }
 
@@ -445,14 +445,16 @@ impl<G: Guest, H: Host> Driver<G, H> {
         }
     }
 
-    /// Does what is cheap, and what follows from it, until nothing is left.
+    /// Does what is cheap, and what follows from it, until nothing is left. The connection that got
+    /// its answer last is served first: a consumer that waited for a record is waked by the answer
+    /// to its producer, and should not wait for that to be sent.
     fn carry_out(&self, mut work: Work<H>) {
         loop {
             if let Some(file) = work.files.pop() {
                 self.run_file(&file, &mut work);
             } else if let Some((operation, job)) = work.reads.pop_front() {
                 self.run_read(operation, job, &mut work);
-            } else if let Some(client) = work.connections.pop_front() {
+            } else if let Some(client) = work.connections.pop() {
                 self.run_outbox(&client);
             } else {
                 return;
@@ -563,7 +565,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 let mut queue = client.outbox.go_on_sending();
                 self.host.warm_up(&mut queue);
                 if self.send_queue(&client, queue) == AfterSending::Again {
-                    work.connections.push_back(client);
+                    work.connections.push(client);
                 }
             }
         }
@@ -589,17 +591,17 @@ impl<H: Host> Work<H> {
         Self {
             files: Vec::new(),
             reads: VecDeque::new(),
-            connections: VecDeque::new(),
+            connections: Vec::new(),
         }
     }
 
     fn connection(&mut self, client: &Arc<Client<H>>) {
         if !self
             .connections
-            .back()
+            .last()
             .is_some_and(|last| Arc::ptr_eq(last, client))
         {
-            self.connections.push_back(client.clone());
+            self.connections.push(client.clone());
         }
     }
 

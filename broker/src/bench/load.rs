@@ -109,6 +109,9 @@ pub(super) struct TargetArgs {
     /// The broker's process, for its memory and CPU, if it runs on this machine.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// It is a bare loop (odradek bench bare), which has no topics.
+    #[arg(long)]
+    bare: bool,
 }
 
 impl TargetArgs {
@@ -123,7 +126,7 @@ impl TargetArgs {
         Ok(Target {
             address,
             pid: self.pid,
-            bare: false,
+            bare: self.bare,
             topic_configs: Vec::new(),
         })
     }
