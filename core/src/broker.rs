@@ -1,6 +1,8 @@
 //! The broker: one match from inputs to effects, without logic of its own.
 
 #[cfg(test)]
+mod group_tests;
+#[cfg(test)]
 mod harness;
 pub mod inspect;
 mod start;
@@ -61,7 +63,11 @@ impl Broker {
         let state = &mut self.state;
         match input {
             Input::Start => start::begin(state, cx),
-            Input::Opened { connection, local } => state.connections.opened(connection, local),
+            Input::Opened {
+                connection,
+                local,
+                peer,
+            } => state.connections.opened(connection, local, peer),
             Input::Request {
                 connection,
                 request,
@@ -69,7 +75,7 @@ impl Broker {
                 state.connections.received(connection, request);
                 state.start_requests(cx, connection);
             }
-            Input::Closed { connection } => state.connection_closed(connection),
+            Input::Closed { connection } => state.connection_closed(cx, connection),
             Input::Disk(completion) => complete(state, cx, completion),
             Input::Deadline => state.deadline(cx),
             Input::Stop => stop::begin(state, cx),

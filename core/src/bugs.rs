@@ -16,6 +16,24 @@ pub enum Bug {
     RegisterAfterCheck,
     /// An entry of the offset index points to the batch before the one it names.
     IndexEntryOff,
+    /// A retried batch of an idempotent producer is appended again.
+    AppendDuplicates,
+    /// A retried batch is answered with the end of the log instead of its own offset.
+    DuplicateAtLogEnd,
+    /// Sequence numbers of idempotent producers may have gaps.
+    SkipSequenceCheck,
+    /// An older epoch of an idempotent producer is taken.
+    IgnoreProducerEpoch,
+    /// A start does not read what the log's producers wrote last.
+    ForgetProducersAtStart,
+    /// A producer id is handed out before the block it is from is durable.
+    ProducerIdBeforeDurable,
+    /// A producer puts a batch that has to be sent again behind those that wait.
+    ForgetSendOrder,
+    /// A producer says that a record failed of which it only heard nothing.
+    UnansweredIsFailed,
+    /// A consumer that loses its position goes on at the end, whatever its policy.
+    IgnoreResetPolicy,
 }
 
 /// Which bug is planted, if any.
@@ -53,12 +71,21 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 15] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
         ("forget-directory-sync", Self::ForgetDirectorySync),
         ("register-after-check", Self::RegisterAfterCheck),
         ("index-entry-off", Self::IndexEntryOff),
+        ("append-duplicates", Self::AppendDuplicates),
+        ("duplicate-at-log-end", Self::DuplicateAtLogEnd),
+        ("skip-sequence-check", Self::SkipSequenceCheck),
+        ("ignore-producer-epoch", Self::IgnoreProducerEpoch),
+        ("forget-producers-at-start", Self::ForgetProducersAtStart),
+        ("producer-id-before-durable", Self::ProducerIdBeforeDurable),
+        ("forget-send-order", Self::ForgetSendOrder),
+        ("unanswered-is-failed", Self::UnansweredIsFailed),
+        ("ignore-reset-policy", Self::IgnoreResetPolicy),
     ];
 }

@@ -46,6 +46,7 @@ use self::metadata::Metadata;
 use self::network::{Answer, Network, Purpose};
 use self::producer::Producer;
 use self::step::{Step, earlier};
+use crate::bugs::Bugs;
 use crate::ids::Offset;
 use crate::time::{Mono, Now};
 
@@ -86,13 +87,19 @@ impl Client {
     /// brokers and partitions, the jitter of waits) comes from `seed`.
     #[must_use]
     pub fn new(config: &ClientConfig, seed: [u8; 32]) -> Self {
+        Self::with_bugs(config, seed, Bugs::NONE)
+    }
+
+    /// A client with a planted bug, to see whether the simulator finds it.
+    #[must_use]
+    pub fn with_bugs(config: &ClientConfig, seed: [u8; 32], bugs: Bugs) -> Self {
         Self {
             rng: ChaCha12Rng::from_seed(seed),
             state: State {
                 network: Network::new(config),
                 metadata: Metadata::new(config),
-                producer: Producer::new(config),
-                consumer: Consumer::new(config),
+                producer: Producer::new(config, bugs),
+                consumer: Consumer::new(config, bugs),
                 admin: Admin::default(),
                 phase: Phase::Open,
                 answers: Vec::new(),
@@ -203,7 +210,7 @@ impl State {
             } => self
                 .consumer
                 .list_offsets(step, metadata, id, partitions, timeout_ms),
-            Command::Admin(request) => self.admin.request(step, metadata, id, request),
+            Command::Admin(request) => self.admin.request(step, metadata, id, *request),
             Command::Close { timeout_ms } => self.close(step, id, timeout_ms),
         }
     }

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -48,6 +49,7 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct Connection {
     local: Endpoint,
+    peer: String,
     slots: VecDeque<Slot>,
 }
 
@@ -69,11 +71,12 @@ enum SlotState {
 }
 
 impl Connections {
-    pub(crate) fn opened(&mut self, connection: ConnectionId, local: Endpoint) {
+    pub(crate) fn opened(&mut self, connection: ConnectionId, local: Endpoint, peer: String) {
         self.connections.insert(
             connection,
             Connection {
                 local,
+                peer,
                 slots: VecDeque::new(),
             },
         );
@@ -177,6 +180,11 @@ impl Connections {
     /// The address the client of a running request connected to.
     pub(crate) fn local_endpoint(&self, request: RequestId) -> Option<&Endpoint> {
         Some(&self.connections.get(self.running.get(&request)?)?.local)
+    }
+
+    /// The host of the client of a running request.
+    pub(crate) fn peer(&self, request: RequestId) -> Option<&str> {
+        Some(&self.connections.get(self.running.get(&request)?)?.peer)
     }
 
     /// The connection of a running request.

@@ -20,6 +20,14 @@ pub struct LeaderEpoch(pub i32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i32);
 
+/// An idempotent producer (KIP-98). Never given out twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProducerId(pub i64);
+
+/// The epoch of a producer: of two with the same id, the older one is fenced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProducerEpoch(pub i16);
+
 /// A connection. The host numbers them; an id is never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
@@ -61,7 +69,7 @@ macro_rules! display_number {
         }
     )*};
 }
-display_number!(Offset "", Position "", LeaderEpoch "", NodeId "", ConnectionId "c", FileId "f", OperationId "op");
+display_number!(Offset "", Position "", LeaderEpoch "", NodeId "", ProducerId "", ProducerEpoch "", ConnectionId "c", FileId "f", OperationId "op");
 
 impl TopicId {
     /// The id of no topic: what requests below topic ids carry.

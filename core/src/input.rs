@@ -20,6 +20,8 @@ pub enum Input {
         connection: ConnectionId,
         /// The address the client connected to: what Metadata advertises by default.
         local: Endpoint,
+        /// The client's host, as groups tell of their members.
+        peer: String,
     },
     /// A client sent a frame; this is what the pure decode of it returned, valid or not.
     Request {
@@ -194,7 +196,9 @@ impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start => f.write_str("start"),
-            Self::Opened { connection, local } => write!(f, "opened {connection} on {local}"),
+            Self::Opened {
+                connection, local, ..
+            } => write!(f, "opened {connection} on {local}"),
             Self::Request {
                 connection,
                 request,

@@ -23,6 +23,7 @@ pub mod client;
 pub mod connection;
 pub mod context;
 pub mod effect;
+pub mod group;
 pub mod ids;
 pub mod input;
 pub mod log;

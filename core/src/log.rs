@@ -38,7 +38,11 @@ pub mod index_builder;
 mod index_file;
 mod load;
 pub mod load_plan;
+pub mod load_producers;
 pub mod offset_index;
+pub mod producer_snapshot;
+pub mod producer_state;
+mod producers;
 mod read;
 mod rebuild;
 mod recent;
@@ -64,6 +68,8 @@ mod tests;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use bytes::Bytes;
+
 use crate::bugs::Bugs;
 use crate::context::{Context, LogId};
 use crate::effect::FileOp;
@@ -79,6 +85,7 @@ pub use recovery_point::RecoveryPoint;
 use close::Closing;
 use epoch_checkpoint::EpochCheckpoint;
 use load::Load;
+use producer_state::ProducerStates;
 use recent::Recent;
 use reopen::Reopen;
 use retention::Doomed;
@@ -133,6 +140,9 @@ pub struct AppendInfo {
     pub log_append_time: Option<i64>,
     /// Where the log begins.
     pub log_start_offset: Offset,
+    /// Whether the batch was in the log already (a retry of an idempotent producer) and nothing was
+    /// appended. The offsets are the original's.
+    pub duplicate: bool,
 }
 
 /// What was taken back or left unacknowledged: appends that wait for it must be answered with an
@@ -173,6 +183,11 @@ pub struct Log {
     /// Whether `flush.ms` has passed.
     flush_due: bool,
     epochs: EpochCheckpoint,
+    producers: ProducerStates,
+    /// Producer snapshots that are durable.
+    snapshots: BTreeSet<Offset>,
+    /// A snapshot that is to be written once everything below it is flushed.
+    wanted_snapshot: Option<(Offset, Bytes)>,
     recent: Recent,
     tasks: Vec<(Task, Sequence)>,
     /// Not before then is something derived written again that could not be written.
@@ -206,6 +221,8 @@ enum Task {
     Rebuilt(Offset, u32, u32),
     /// Write the epoch checkpoint.
     Epochs,
+    /// Write a producer snapshot.
+    Snapshot(Offset),
     /// Take back what a failed write left.
     Undo,
     /// Remove the files of a segment below the log start.
@@ -238,6 +255,9 @@ impl Log {
             unflushed_since: None,
             flush_due: false,
             epochs: EpochCheckpoint::default(),
+            producers: ProducerStates::default(),
+            snapshots: BTreeSet::new(),
+            wanted_snapshot: None,
             recent: Recent::default(),
             tasks: Vec::new(),
             retry_at: None,
@@ -368,6 +388,8 @@ impl Log {
             self.retry_at,
             self.flush_deadline(),
             self.checkpoint_deadline(),
+            self.producers
+                .next_expiry(self.config.producer_id_expiration_ms),
         ]
         .into_iter()
         .flatten()
@@ -387,6 +409,8 @@ impl Log {
         if self.checkpoint_wanted(cx.now) {
             self.checkpoint_wanted = true;
         }
+        self.producers
+            .expire(now, self.config.producer_id_expiration_ms);
         self.unlink_doomed(cx);
         self.reopen_if_due(cx);
         self.advance(cx);
@@ -438,6 +462,7 @@ impl Log {
                 self.index_rebuilt(cx, base, offsets, times, result);
             }
             Task::Epochs => self.epochs_written(cx, result),
+            Task::Snapshot(at) => self.snapshot_written(cx, at, result),
             Task::Undo => self.undone(cx, result),
             Task::Unlink => self.unlinked(cx, result),
             Task::CloseFiles(files) => {
@@ -475,6 +500,7 @@ impl Log {
                 self.write_indexes(cx);
                 self.open_next_segment(cx);
                 self.write_epochs(cx);
+                self.write_wanted_snapshot(cx);
                 self.rebuild_wrong_index(cx);
                 self.update_acked();
             }

@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod image;
+pub(crate) mod producer_ids;
 pub mod record;
 mod replay;
 mod snapshot;

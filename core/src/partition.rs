@@ -29,6 +29,8 @@ pub struct Partition {
     /// Topic and number, for people: `orders-0`.
     pub(crate) name: String,
     pub(crate) log: Log,
+    /// Whether it holds groups.
+    pub(crate) holds_groups: bool,
     pub(crate) leader_epoch: LeaderEpoch,
     /// `min.insync.replicas` of its topic.
     pub(crate) min_in_sync_replicas: i64,
@@ -64,6 +66,8 @@ pub(crate) struct Settled {
     pub(crate) fetches: Vec<RequestId>,
     /// Deletions of records: the log start that is durable now, or none if the partition is gone.
     pub(crate) deletes: Vec<(RequestId, usize, Option<Offset>)>,
+    /// From where on appended records are lost.
+    pub(crate) lost: Option<Offset>,
 }
 
 impl Partition {
@@ -72,6 +76,7 @@ impl Partition {
         Self {
             name,
             log,
+            holds_groups: false,
             leader_epoch,
             min_in_sync_replicas: 1,
             high_watermark: Offset(0),
@@ -146,11 +151,16 @@ impl Partition {
 
     /// A produce waits until its last offset is below the high watermark.
     pub(crate) fn park_produce(&mut self, last_offset: Offset, request: RequestId, place: usize) {
-        self.waiting_produces.push_back(WaitingProduce {
+        // A retry waits beside its original, which need not be the last.
+        let at = self
+            .waiting_produces
+            .partition_point(|waiting| waiting.last_offset <= last_offset);
+        let waiting = WaitingProduce {
             last_offset,
             request,
             place,
-        });
+        };
+        self.waiting_produces.insert(at, waiting);
     }
 
     /// A fetch wants to look again when something changes.
@@ -177,6 +187,7 @@ impl Partition {
     pub(crate) fn settle(&mut self) -> Settled {
         let mut settled = Settled::default();
         if let Some(lost) = self.log.take_lost() {
+            settled.lost = Some(lost.from);
             while let Some(last) = self.waiting_produces.back() {
                 if last.last_offset < lost.from {
                     break;
@@ -239,6 +250,7 @@ impl Partition {
                 .drain(..)
                 .map(|w| (w.request, w.place, None))
                 .collect(),
+            lost: None,
         }
     }
 }

@@ -6,10 +6,12 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use crate::group::load::{GroupsRead, LoadGroups};
 use crate::ids::{FilePath, Offset, Position};
 use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 use crate::log::fetch_scan::{FetchScan, FetchScanned};
 use crate::log::load_plan::{LoadLog, LoadPlan};
+use crate::log::load_producers::{LoadProducers, LoadedProducers};
 use crate::log::replay::{ReadRecords, RecordsRead};
 use crate::log::retention::SegmentTimes;
 use crate::log::scan_segment::{ScanSegment, ScannedSegment};
@@ -27,6 +29,8 @@ pub enum ReadJob {
     LoadLog(LoadLog),
     /// Find where the good batches of a segment end, and build its index entries.
     ScanSegment(ScanSegment),
+    /// Find out what a log's producers wrote last.
+    LoadProducers(LoadProducers),
     /// Find the whole batches that answer a fetch.
     FetchScan(FetchScan),
     /// Find a record by its timestamp.
@@ -35,6 +39,8 @@ pub enum ReadJob {
     SegmentTimes(SegmentTimes),
     /// Read whole batches, for a replay.
     ReadRecords(ReadRecords),
+    /// Read the records of groups.
+    LoadGroups(LoadGroups),
 }
 
 /// What a [`ReadJob`] found.
@@ -48,6 +54,8 @@ pub enum ReadOutput {
     LoadLog(Box<LoadPlan>),
     /// What a segment holds.
     ScanSegment(Box<ScannedSegment>),
+    /// The producers at the end of a log.
+    LoadProducers(Box<LoadedProducers>),
     /// Where the batches are.
     FetchScan(FetchScanned),
     /// The record.
@@ -56,6 +64,8 @@ pub enum ReadOutput {
     SegmentTimes(Vec<(Offset, i64)>),
     /// The batches.
     Records(RecordsRead),
+    /// Records of groups.
+    Groups(Box<GroupsRead>),
 }
 
 impl ReadJob {
@@ -72,10 +82,12 @@ impl ReadJob {
             }
             Self::LoadLog(job) => ReadOutput::LoadLog(Box::new(job.run(files)?)),
             Self::ScanSegment(job) => ReadOutput::ScanSegment(Box::new(job.run(files)?)),
+            Self::LoadProducers(job) => ReadOutput::LoadProducers(Box::new(job.run(files)?)),
             Self::FetchScan(job) => ReadOutput::FetchScan(job.run(files)?),
             Self::TimeLookup(job) => ReadOutput::TimeLookup(job.run(files)?),
             Self::SegmentTimes(job) => ReadOutput::SegmentTimes(job.run(files)?),
             Self::ReadRecords(job) => ReadOutput::Records(job.run(files)?),
+            Self::LoadGroups(job) => ReadOutput::Groups(Box::new(job.run(files)?)),
         })
     }
 }
@@ -107,6 +119,7 @@ impl fmt::Display for ReadJob {
                 "scan-segment {}/{} from {}",
                 job.dir, job.base, job.from.position
             ),
+            Self::LoadProducers(job) => write!(f, "load-producers {} end {}", job.dir, job.end),
             Self::FetchScan(job) => write!(
                 f,
                 "fetch-scan {}/{} offset {} limit {} max {} B",
@@ -123,6 +136,13 @@ impl fmt::Display for ReadJob {
                 write!(
                     f,
                     "read-records {}/{} offset {}",
+                    job.dir, job.segment, job.offset
+                )
+            }
+            Self::LoadGroups(LoadGroups(ReadRecords(job))) => {
+                write!(
+                    f,
+                    "load-groups {}/{} offset {}",
                     job.dir, job.segment, job.offset
                 )
             }
@@ -166,6 +186,7 @@ impl fmt::Display for ReadOutput {
                     (None, None) => Ok(()),
                 }
             }
+            Self::LoadProducers(found) => write!(f, "{} producers", found.states.len()),
             Self::FetchScan(found) => {
                 write!(
                     f,
@@ -187,6 +208,12 @@ impl fmt::Display for ReadOutput {
                 "{} batches up to {}",
                 records.batches.len(),
                 records.next_offset
+            ),
+            Self::Groups(read) => write!(
+                f,
+                "{} records of groups up to {}",
+                read.records.len(),
+                read.next_offset
             ),
         }
     }

@@ -4,20 +4,32 @@ mod alter_configs;
 mod api_versions;
 mod create_partitions;
 mod create_topics;
+mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod describe_log_dirs;
 mod describe_topic_partitions;
 mod fetch;
+mod find_coordinator;
+mod heartbeat;
+mod init_producer_id;
+mod join_group;
+mod leave_group;
 mod list_config_resources;
+mod list_groups;
 mod list_offsets;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod offset_for_leader_epoch;
 mod pending_topics;
 mod prepared;
 mod produce;
+mod sync_group;
 
 pub use prepared::{Prepared, prepare};
 
@@ -31,6 +43,7 @@ use alloc::boxed::Box;
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
+use crate::group::Reply;
 use crate::input::DiskError;
 use crate::partition::delayed_fetch;
 use crate::read_job::ReadOutput;
@@ -48,7 +61,8 @@ pub(crate) fn start(
         Ok(parts) => parts,
         Err(error) => return refuse(state, cx, id, &error),
     };
-    let version = request.header.api_version;
+    let header = request.header;
+    let version = header.api_version;
     match request.body {
         RequestBody::Produce(body) => produce::handle(state, cx, id, version, body, checks),
         RequestBody::Fetch(body) => fetch::handle(state, cx, id, version, body),
@@ -75,6 +89,23 @@ pub(crate) fn start(
         RequestBody::DescribeTopicPartitions(body) => {
             describe_topic_partitions::handle(state, id, body);
         }
+        RequestBody::FindCoordinator(body) => find_coordinator::handle(state, id, version, body),
+        RequestBody::JoinGroup(body) => {
+            join_group::handle(state, cx, id, version, header.client_id, body);
+        }
+        RequestBody::SyncGroup(body) => sync_group::handle(state, cx, id, version, body),
+        RequestBody::Heartbeat(body) => heartbeat::handle(state, cx, id, body),
+        RequestBody::LeaveGroup(body) => leave_group::handle(state, cx, id, version, body),
+        RequestBody::OffsetCommit(body) => offset_commit::handle(state, cx, id, version, body),
+        RequestBody::OffsetFetch(body) => offset_fetch::handle(state, id, version, body),
+        RequestBody::OffsetDelete(body) => offset_delete::handle(state, cx, id, body),
+        RequestBody::DescribeGroups(body) => describe_groups::handle(state, id, version, body),
+        RequestBody::ListGroups(body) => list_groups::handle(state, id, &body),
+        RequestBody::DeleteGroups(body) => delete_groups::handle(state, cx, id, body),
+        RequestBody::InitProducerId(body) => init_producer_id::handle(state, cx, id, &body),
+        RequestBody::ConsumerGroupHeartbeat(_) | RequestBody::ConsumerGroupDescribe(_) => {
+            refuse(state, cx, id, &RequestError::UnknownApi { header });
+        }
     }
 }
 
@@ -99,6 +130,14 @@ fn refuse(state: &mut State, cx: &mut Context<'_>, id: RequestId, error: &Reques
         ),
     );
     state.answer(id, Answer::Close);
+}
+
+/// The answer to a request that may have waited in a group.
+pub(crate) fn group_reply(reply: Reply, version: i16) -> Answer {
+    match reply {
+        Reply::Join(reply) => join_group::response(reply, version).into(),
+        Reply::Sync(reply) => sync_group::response(reply).into(),
+    }
 }
 
 /// A read for a request ended.

@@ -4,7 +4,8 @@
 //! response body becomes an [`effect::Response`](crate::effect::Response), and the other way round
 //! for the client. [`api`] says which APIs and versions there are. A message is declared once, in
 //! [`messages`], in a table that reads like Kafka's own definition; the macro in `table` makes the
-//! struct, its defaults, `Debug`, decode and encode from it.
+//! struct, its defaults, `Debug`, decode and encode from it. [`coordinator_records`] and
+//! [`consumer_protocol`] are tables of the same kind for what stands in records and inside messages.
 //!
 //! What holds for every decode here:
 //!
@@ -18,14 +19,18 @@
 mod table;
 
 pub mod api;
+pub mod consumer_protocol;
+pub mod coordinator_records;
 pub mod error_code;
 pub mod frame;
 pub mod messages;
+pub mod producer_snapshot;
 pub mod reader;
 pub mod records;
 pub mod tagged_fields;
 pub mod text;
 pub mod value;
+pub mod versioned;
 pub mod versions;
 pub mod writer;
 
@@ -37,5 +42,6 @@ pub use reader::{DecodeError, Reader};
 pub use records::Records;
 pub use tagged_fields::TaggedFields;
 pub use text::Str;
+pub use versioned::Versioned;
 pub use versions::Versions;
 pub use writer::Writer;

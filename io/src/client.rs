@@ -296,7 +296,7 @@ impl Admin {
         };
         self.handle
             .shared
-            .ask(Command::Admin(request), Waiter::Answered(tell));
+            .ask(Command::Admin(Box::new(request)), Waiter::Answered(tell));
         match answer.await {
             Ok(result) => result.map(|body| *body),
             Err(_) => Err(ClientError::Closed),

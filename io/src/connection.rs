@@ -55,9 +55,10 @@ pub(crate) async fn serve<G: Guest>(
     );
     let (read, write) = stream.into_split();
     let socket = Socket::new(write, peer, shared.driver.host.clock);
+    let host = peer.ip().to_canonical().to_string();
     let client = shared
         .driver
-        .open(id, socket, local, shared.limits.max_in_flight);
+        .open(id, socket, local, host, shared.limits.max_in_flight);
     tracing::debug!(target: "odradek::connection", connection = %id, %peer, "opened");
     let mut session = Session {
         reader: FrameReader::new(

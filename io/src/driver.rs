@@ -243,6 +243,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
         id: ConnectionId,
         socket: H::Socket,
         local: Endpoint,
+        peer: String,
         max_in_flight: usize,
     ) -> Arc<Client<H>> {
         let client = Arc::new(Connection {
@@ -256,6 +257,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
             let opened = Input::Opened {
                 connection: id,
                 local,
+                peer,
             };
             self.handle(state, opened.into(), &mut work);
         });

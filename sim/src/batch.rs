@@ -1,7 +1,5 @@
 //! Record batches v2, made and read without the core's code: a second opinion on every byte.
 
-use std::sync::LazyLock;
-
 /// Length of a batch header, up to and including the record count.
 pub const HEADER_BYTES: usize = 61;
 /// Base offset and length: what a batch has before the bytes its length counts.
@@ -147,39 +145,11 @@ fn varint(out: &mut Vec<u8>, value: i64) {
     out.push(bits as u8);
 }
 
-/// CRC-32C, eight tables at a time.
+/// CRC-32C.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    let tables = &*TABLES;
-    let mut crc = !0_u32;
-    let (chunks, rest) = bytes.as_chunks::<8>();
-    for chunk in chunks {
-        let word = u64::from_le_bytes(*chunk) ^ u64::from(crc);
-        crc = (0..8).fold(0, |sum, i| {
-            sum ^ tables[7 - i][(word >> (8 * i)) as usize & 0xff]
-        });
-    }
-    for byte in rest {
-        crc = (crc >> 8) ^ tables[0][(crc as u8 ^ byte) as usize];
-    }
-    !crc
+    crc32c::crc32c(bytes)
 }
-
-static TABLES: LazyLock<[[u32; 256]; 8]> = LazyLock::new(|| {
-    let mut tables = [[0; 256]; 8];
-    for i in 0..256_u32 {
-        tables[0][i as usize] = (0..8).fold(i, |crc, _| {
-            (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 }
-        });
-    }
-    for t in 1..8 {
-        for i in 0..256 {
-            let before = tables[t - 1][i];
-            tables[t][i] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
-        }
-    }
-    tables
-});
 
 #[cfg(test)]
 mod tests {

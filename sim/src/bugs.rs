@@ -1,21 +1,96 @@
-//! Planted bugs: what proves that the oracle can find something.
+//! Planted bugs, in the core and in the simulator itself: what proves that the oracle can find
+//! something.
 
 use odradek_core::bugs::Bugs;
 
+/// What is planted in a run, if anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    /// A bug of the core.
+    pub core: Bugs,
+    sim: Option<SimBug>,
+}
+
+/// A bug of the simulator. Only a build that has bugs can name one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "bugs"),
+    expect(dead_code, reason = "no name leads to them")
+)]
+enum SimBug {
+    /// The disk says that a flush is done, and does nothing.
+    LyingFlush,
+    /// A delay that is not drawn from the seed.
+    UnseededDraw,
+    /// The broker's deadlines come much too late.
+    LateDeadline,
+}
+
+#[cfg(feature = "bugs")]
+const SIM_BUGS: [(&str, SimBug); 3] = [
+    ("lying-flush", SimBug::LyingFlush),
+    ("unseeded-draw", SimBug::UnseededDraw),
+    ("late-deadline", SimBug::LateDeadline),
+];
+
+impl Planted {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        core: Bugs::NONE,
+        sim: None,
+    };
+
+    /// Whether only a second run of the same seed can show it.
+    #[must_use]
+    pub fn shows_in_second_run(self) -> bool {
+        self.sim == Some(SimBug::UnseededDraw)
+    }
+
+    pub(crate) fn disk_lies(self) -> bool {
+        self.sim == Some(SimBug::LyingFlush)
+    }
+
+    /// What is added to the delay of a deadline, in nanoseconds.
+    pub(crate) fn lateness_ns(self) -> u64 {
+        match self.sim {
+            Some(SimBug::LateDeadline) => 50_000_000,
+            Some(SimBug::UnseededDraw) => unseeded() % 1_000,
+            Some(SimBug::LyingFlush) | None => 0,
+        }
+    }
+}
+
+/// A number that is another one in each process.
+fn unseeded() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
 /// The bug of a name. An error if there is none of that name, or none in this build.
 #[cfg(feature = "bugs")]
-pub fn by_name(name: &str) -> Result<Bugs, String> {
+pub fn by_name(name: &str) -> Result<Planted, String> {
     use odradek_core::bugs::Bug;
-    Bug::ALL
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, bug)| Bugs::plant(*bug))
-        .ok_or_else(|| format!("no bug is called {name}; there are: {}", names().join(", ")))
+    let core = Bug::ALL.iter().find(|(known, _)| *known == name);
+    let sim = SIM_BUGS.iter().find(|(known, _)| *known == name);
+    match (core, sim) {
+        (Some((_, bug)), _) => Ok(Planted {
+            core: Bugs::plant(*bug),
+            sim: None,
+        }),
+        (None, Some((_, bug))) => Ok(Planted {
+            core: Bugs::NONE,
+            sim: Some(*bug),
+        }),
+        (None, None) => Err(format!(
+            "no bug is called {name}; there are: {}",
+            names().join(", ")
+        )),
+    }
 }
 
 /// The bug of a name. An error if there is none of that name, or none in this build.
 #[cfg(not(feature = "bugs"))]
-pub fn by_name(name: &str) -> Result<Bugs, String> {
+pub fn by_name(name: &str) -> Result<Planted, String> {
     Err(format!(
         "this build has no planted bugs, so not {name} either; use: cargo run --release -p \
          odradek-sim --features bugs --target-dir target/bugs -- ..."
@@ -26,10 +101,10 @@ pub fn by_name(name: &str) -> Result<Bugs, String> {
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     #[cfg(feature = "bugs")]
-    return odradek_core::bugs::Bug::ALL
-        .iter()
-        .map(|(name, _)| *name)
-        .collect();
+    {
+        let core = odradek_core::bugs::Bug::ALL.iter().map(|(name, _)| *name);
+        core.chain(SIM_BUGS.iter().map(|(name, _)| *name)).collect()
+    }
     #[cfg(not(feature = "bugs"))]
     Vec::new()
 }

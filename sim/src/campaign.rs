@@ -5,12 +5,29 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use odradek_core::bugs::Bugs;
+use odradek_core::time::Mono;
 
+use crate::bugs::Planted;
 use crate::disk::faults::DiskFault;
-use crate::oracle::{Check, Mark};
+use crate::oracle::{Check, Mark, Violation};
 use crate::trace::Keep;
+use crate::twice::{SecondProcess, first_difference};
 use crate::world::{self, Outcome};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// First seed, and the one after the last.
+    pub seeds: Range<u64>,
+    /// Threads.
+    pub jobs: usize,
+    /// What is planted.
+    pub planted: Planted,
+    /// Whether to run all seeds although one failed.
+    pub keep_going: bool,
+    /// Every so many seeds are run once more there, and must do the same.
+    pub twice: Option<(u64, SecondProcess)>,
+}
 
 /// What a campaign came to.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +42,10 @@ pub struct Summary {
     pub acked_batches: u64,
     /// Fetches with records.
     pub full_fetches: u64,
+    /// Segments rolled.
+    pub rolls: u64,
+    /// Starts that were over, after a death.
+    pub recoveries: u64,
     /// Process crashes.
     pub crashes: u64,
     /// Power losses.
@@ -39,25 +60,27 @@ pub struct Summary {
     pub marks: BTreeMap<Mark, u64>,
     /// The first seed that failed, then, when asked to go on, the first of each other check.
     pub failed: Vec<Outcome>,
-    /// How many seeds failed each check.
-    pub failures: BTreeMap<Check, u64>,
+    /// The seeds that failed each check.
+    pub failures: BTreeMap<Check, Vec<u64>>,
 }
 
-/// Runs seeds until one fails, or all of them if `keep_going`. `progress` is told how many are done, in order.
-pub fn run(
-    seeds: Range<u64>,
-    jobs: usize,
-    bugs: Bugs,
-    keep_going: bool,
-    mut progress: impl FnMut(u64),
-) -> Summary {
+/// Runs seeds until one fails, or all of them. `progress` is told how many are done, in order.
+pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64)) -> Summary {
+    let Campaign {
+        seeds,
+        jobs,
+        planted,
+        keep_going,
+        twice,
+    } = campaign;
+    let (planted, keep_going) = (*planted, *keep_going);
     let next = AtomicU64::new(seeds.start);
     // No seed above one that failed needs to be run; all below it do.
     let stop_at = AtomicU64::new(seeds.end);
     let mut summary = Summary::default();
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
-        for _ in 0..jobs.max(1) {
+        for _ in 0..(*jobs).max(1) {
             let send = send.clone();
             let (next, stop_at) = (&next, &stop_at);
             scope.spawn(move || {
@@ -66,7 +89,12 @@ pub fn run(
                     if seed >= stop_at.load(Ordering::Relaxed) {
                         break;
                     }
-                    let outcome = world::run(seed, bugs, Keep::None);
+                    let mut outcome = world::run(seed, planted, Keep::None);
+                    if let Some((every, there)) = twice
+                        && seed.is_multiple_of(*every)
+                    {
+                        outcome.compare(planted, there);
+                    }
                     if outcome.violation.is_some() && !keep_going {
                         stop_at.fetch_min(seed, Ordering::Relaxed);
                     }
@@ -93,6 +121,28 @@ pub fn run(
     summary
 }
 
+impl Outcome {
+    /// Does the run once more, in another process, and holds one against the other.
+    fn compare(&mut self, planted: Planted, there: &SecondProcess) {
+        let detail = match there.hash(self.seed) {
+            Ok(hash) if hash == self.hash.to_string() => return,
+            Ok(_) => {
+                let here = world::run(self.seed, planted, Keep::Hashed).lines;
+                match there.steps(self.seed) {
+                    Ok(there) => first_difference(&here, &there),
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        self.violation = Some(Violation {
+            check: Check::OneSeedOneRun,
+            at: Mono(self.virtual_ns),
+            detail,
+        });
+    }
+}
+
 impl Summary {
     fn add(&mut self, outcome: Outcome) {
         self.seeds += 1;
@@ -100,6 +150,12 @@ impl Summary {
         self.requests += outcome.counts.requests;
         self.acked_batches += outcome.acked_batches;
         self.full_fetches += outcome.full_fetches;
+        self.rolls += outcome
+            .marks
+            .get(&Mark::SegmentRolled)
+            .copied()
+            .unwrap_or(0);
+        self.recoveries += outcome.counts.recoveries;
         self.crashes += outcome.counts.crashes;
         self.power_losses += outcome.counts.power_losses;
         self.stops += outcome.counts.stops;
@@ -111,9 +167,9 @@ impl Summary {
             *self.marks.entry(*mark).or_default() += 1;
         }
         if let Some(violation) = &outcome.violation {
-            let count = self.failures.entry(violation.check).or_default();
-            *count += 1;
-            if *count == 1 {
+            let seeds = self.failures.entry(violation.check).or_default();
+            seeds.push(outcome.seed);
+            if seeds.len() == 1 {
                 self.failed.push(outcome);
             }
         }

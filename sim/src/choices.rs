@@ -66,8 +66,16 @@ pub enum Subsystem {
 #[derive(Debug)]
 pub struct Choices {
     seed: u64,
-    streams: BTreeMap<(Subsystem, u64), Stream>,
+    /// By subsystem, then by entity: most entities are small numbers.
+    near: [Vec<Option<Box<Stream>>>; SUBSYSTEMS],
+    far: BTreeMap<(Subsystem, u64), Box<Stream>>,
 }
+
+/// One more than the largest number of a subsystem.
+const SUBSYSTEMS: usize = Subsystem::ReportDelay as usize + 1;
+
+/// Entities from this number on are looked up the slow way.
+const FAR: u64 = 4_096;
 
 /// One entity's decisions of one kind.
 #[derive(Debug)]
@@ -92,7 +100,8 @@ impl Choices {
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
-            streams: BTreeMap::new(),
+            near: [const { Vec::new() }; SUBSYSTEMS],
+            far: BTreeMap::new(),
         }
     }
 
@@ -156,12 +165,21 @@ impl Choices {
 
     fn stream(&mut self, subsystem: Subsystem, entity: u64) -> &mut Stream {
         let seed = self.seed;
-        self.streams
-            .entry((subsystem, entity))
-            .or_insert_with(|| Stream {
+        let new = || {
+            Box::new(Stream {
                 random: keyed(seed, subsystem, entity, 0),
                 ordinal: 0,
             })
+        };
+        if entity >= FAR {
+            return self.far.entry((subsystem, entity)).or_insert_with(new);
+        }
+        let entities = &mut self.near[subsystem as usize];
+        let place = entity as usize;
+        if entities.len() <= place {
+            entities.resize_with(place + 1, || None);
+        }
+        entities[place].get_or_insert_with(new)
     }
 }
 

@@ -19,14 +19,17 @@ pub struct Clock<E> {
     now: Mono,
     wall_offset_ms: i64,
     sequence: u64,
-    queue: BinaryHeap<Scheduled<E>>,
+    queue: BinaryHeap<Scheduled>,
+    /// The events, apart from the queue, which moves what it holds.
+    events: Vec<Option<E>>,
+    free: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct Scheduled<E> {
+struct Scheduled {
     at: Mono,
     sequence: u64,
-    event: E,
+    event: usize,
 }
 
 /// Where the wall clock stands when a run starts: some day in 2025.
@@ -41,6 +44,8 @@ impl<E> Clock<E> {
             wall_offset_ms: WALL_START_MS,
             sequence: 0,
             queue: BinaryHeap::new(),
+            events: Vec::new(),
+            free: Vec::new(),
         }
     }
 
@@ -72,6 +77,16 @@ impl<E> Clock<E> {
     /// Schedules an event at an instant; one that has passed means now.
     pub fn at(&mut self, at: Mono, event: E) {
         self.sequence += 1;
+        let event = match self.free.pop() {
+            Some(place) => {
+                self.events[place] = Some(event);
+                place
+            }
+            None => {
+                self.events.push(Some(event));
+                self.events.len() - 1
+            }
+        };
         self.queue.push(Scheduled {
             at: at.max(self.now),
             sequence: self.sequence,
@@ -83,7 +98,8 @@ impl<E> Clock<E> {
     pub fn next_event(&mut self) -> Option<E> {
         let next = self.queue.pop()?;
         self.now = next.at;
-        Some(next.event)
+        self.free.push(next.event);
+        self.events[next.event].take()
     }
 
     /// When the next event is due.
@@ -99,26 +115,26 @@ impl<E> Default for Clock<E> {
     }
 }
 
-impl<E> Ord for Scheduled<E> {
+impl Ord for Scheduled {
     /// The heap gives the largest first, so the earliest is the largest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
 }
 
-impl<E> PartialOrd for Scheduled<E> {
+impl PartialOrd for Scheduled {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> PartialEq for Scheduled<E> {
+impl PartialEq for Scheduled {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Scheduled<E> {}
+impl Eq for Scheduled {}
 
 #[cfg(test)]
 mod tests {

@@ -38,6 +38,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use odradek_core::ids::{FilePath, Position};
 use odradek_core::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 
@@ -194,7 +195,7 @@ impl Disk {
     }
 
     /// Writes into the cached view, as far as there is room.
-    pub fn write(&mut self, inode: Inode, position: u64, bytes: &[u8]) -> Written {
+    pub fn write(&mut self, inode: Inode, position: u64, mut bytes: Bytes) -> Written {
         let sequence = self.next_sequence();
         let free = self.free_bytes;
         let file = self.file_mut(inode).map_err(|kind| (0, kind))?;
@@ -202,7 +203,8 @@ impl Disk {
         let missing = free.map_or(0, |free| growth.saturating_sub(free)) as usize;
         let fits = bytes.len().saturating_sub(missing);
         let before = file.len();
-        file.write(sequence, position, &bytes[..fits]);
+        bytes.truncate(fits);
+        file.write(sequence, position, bytes);
         let grown = file.len() - before;
         if let Some(free) = &mut self.free_bytes {
             *free = free.saturating_sub(grown);
@@ -366,6 +368,22 @@ impl Disk {
     #[must_use]
     pub fn durable(&self, path: &FilePath) -> Option<&[u8]> {
         Some(self.file(self.lookup_durable(path)?)?.durable())
+    }
+
+    /// Whether a failed flush left pages of a file in this directory that read well and are not on
+    /// the disk.
+    #[must_use]
+    pub fn has_lost_pages(&self, directory: &FilePath) -> bool {
+        let Some(Node::Directory(directory)) =
+            self.lookup(directory).ok().and_then(|d| self.nodes.get(&d))
+        else {
+            return false;
+        };
+        directory
+            .cached()
+            .values()
+            .filter_map(|inode| self.file(*inode))
+            .any(File::has_lost_pages)
     }
 
     /// Damages a file on the medium: both what reads see and what is durable.

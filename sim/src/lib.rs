@@ -18,5 +18,6 @@ pub mod oracle;
 pub mod panics;
 pub mod swarm;
 pub mod trace;
+pub mod twice;
 pub mod workload;
 pub mod world;

@@ -2,14 +2,21 @@
 
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
-use odradek_core::bugs::Bugs;
-use odradek_sim::oracle::Mark;
+use odradek_sim::bugs::Planted;
+use odradek_sim::campaign::{self, Campaign, Summary};
+use odradek_sim::oracle::{Check, Mark};
 use odradek_sim::trace::Keep;
+use odradek_sim::twice::SecondProcess;
 use odradek_sim::world::Outcome;
-use odradek_sim::{bugs, campaign, world};
+use odradek_sim::{bugs, world};
+
+/// A run is small pieces, made and dropped: the system's allocator took an eighth of the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs the real broker on a virtual clock, network and disk, and judges what it does.
 #[derive(Debug, Parser)]
@@ -33,6 +40,7 @@ enum Action {
 Examples:
   odradek-sim run --seeds 0..1000
   odradek-sim run --seeds 4000..4100 --jobs 1
+  odradek-sim run --seeds 0..1000 --twice-every 50
   cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \\
     run --seeds 0..1000 --bug ack-before-flush")]
     Run {
@@ -51,6 +59,12 @@ Examples:
         /// Run all seeds, and explain the first failure of each check
         #[arg(long)]
         keep_going: bool,
+        /// Run every Nth seed once more in a fresh process: it must do the same, step by step
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        twice_every: Option<u64>,
+        /// The program for the second run: another build of the simulator
+        #[arg(long, value_name = "PROGRAM", requires = "twice_every")]
+        against: Option<PathBuf>,
     },
     /// Run one seed again and print its hash; exit code 1 if it fails
     #[command(after_help = "\
@@ -66,6 +80,9 @@ Examples:
         /// Print every step in words
         #[arg(long)]
         trace: bool,
+        /// Print the hash after each step too
+        #[arg(long, requires = "trace")]
+        hashes: bool,
     },
     /// Build the simulator with planted bugs, run each, and print the seeds to detect; exit code 1
     /// if one is not caught
@@ -101,8 +118,32 @@ fn main() -> ExitCode {
             jobs,
             coverage,
             keep_going,
-        } => run(seeds, bug.as_deref(), jobs, coverage, keep_going),
-        Action::Replay { seed, bug, trace } => replay(seed, bug.as_deref(), trace),
+            twice_every,
+            against,
+        } => twice(twice_every, against, bug.as_deref()).and_then(|twice| {
+            let planted = plant(bug.as_deref())?;
+            let campaign = Campaign {
+                seeds,
+                jobs: jobs.unwrap_or_else(cores),
+                planted,
+                keep_going,
+                twice,
+            };
+            Ok(run(&campaign, bug.as_deref(), coverage))
+        }),
+        Action::Replay {
+            seed,
+            bug,
+            trace,
+            hashes,
+        } => {
+            let keep = match (trace, hashes) {
+                (false, _) => Keep::Last(60),
+                (true, false) => Keep::All,
+                (true, true) => Keep::Hashed,
+            };
+            replay(seed, bug.as_deref(), keep)
+        }
         Action::Bugs { seeds } => bugs_table(seeds),
     };
     match result {
@@ -115,24 +156,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn plant(bug: Option<&str>) -> Result<Bugs, String> {
-    bug.map_or(Ok(Bugs::NONE), bugs::by_name)
+fn plant(bug: Option<&str>) -> Result<Planted, String> {
+    bug.map_or(Ok(Planted::NONE), bugs::by_name)
 }
 
-fn run(
-    seeds: Range<u64>,
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn twice(
+    every: Option<u64>,
+    against: Option<PathBuf>,
     bug: Option<&str>,
-    jobs: Option<usize>,
-    coverage: bool,
-    keep_going: bool,
-) -> Result<bool, String> {
-    let bugs = plant(bug)?;
-    let jobs = jobs
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
-    let total = seeds.end - seeds.start;
+) -> Result<Option<(u64, SecondProcess)>, String> {
+    let Some(every) = every else { return Ok(None) };
+    let mut there = SecondProcess::same(bug)?;
+    if let Some(program) = against {
+        there.program = program;
+    }
+    Ok(Some((every, there)))
+}
+
+fn run(campaign: &Campaign, bug: Option<&str>, coverage: bool) -> bool {
+    let total = campaign.seeds.end - campaign.seeds.start;
     let terminal = std::io::stderr().is_terminal();
     let stopwatch = Stopwatch::start();
-    let summary = campaign::run(seeds, jobs, bugs, keep_going, |done| {
+    let summary = campaign::run(campaign, |done| {
         if terminal && (done % 16 == 0 || done == total) {
             let rate = done as f64 / stopwatch.seconds().max(0.001);
             let left = (total - done) as f64 / rate;
@@ -143,26 +192,49 @@ fn run(
     if terminal {
         eprintln!();
     }
-    println!(
-        "{} seeds, {} steps, {} requests, {} batches acknowledged, {} fetches with records, {} \
-         crashes, {} power losses, {} graceful stops, {} s of virtual time, {:.1} s",
-        summary.seeds,
-        summary.steps,
-        summary.requests,
-        summary.acked_batches,
-        summary.full_fetches,
-        summary.crashes,
-        summary.power_losses,
-        summary.stops,
-        summary.virtual_ns / 1_000_000_000,
-        stopwatch.seconds(),
-    );
+    print_sums(&summary, stopwatch.seconds());
     let faults: Vec<String> = summary
         .faults
         .iter()
         .map(|(fault, count)| format!("{count} x {fault}"))
         .collect();
     println!("faults: {}", faults.join(", "));
+    let missed = print_marks(&summary, coverage);
+    if summary.failed.is_empty() {
+        println!("no violation");
+        if missed > 0 && summary.seeds >= FULL_CAMPAIGN {
+            println!("and {missed} marks missed, which so many schedules must hit");
+            return false;
+        }
+        return true;
+    }
+    for (check, seeds) in &summary.failures {
+        println!("{} seeds violate {check}: {}", seeds.len(), some_of(seeds));
+    }
+    for failed in &summary.failed {
+        match &failed.violation {
+            // To run it once more here would say nothing of the other process.
+            Some(violation) if violation.check == Check::OneSeedOneRun => explain(failed, bug),
+            // Once more, this time with words.
+            _ => explain(
+                &world::run(failed.seed, campaign.planted, Keep::Last(60)),
+                bug,
+            ),
+        }
+    }
+    false
+}
+
+/// A campaign of so many schedules proves too little if a mark is missed.
+const FULL_CAMPAIGN: u64 = 10_000;
+
+/// Prints how often marks were hit, or which were not, and returns how many those are.
+fn print_marks(summary: &Summary, coverage: bool) -> usize {
+    let missed: Vec<String> = Mark::ALL
+        .iter()
+        .filter(|mark| !summary.marks.contains_key(mark))
+        .map(ToString::to_string)
+        .collect();
     if coverage {
         println!("marks, and the seeds that hit them:");
         for mark in Mark::ALL {
@@ -170,11 +242,6 @@ fn run(
             println!("  {hit:>7}  {mark}");
         }
     } else {
-        let missed: Vec<String> = Mark::ALL
-            .iter()
-            .filter(|mark| !summary.marks.contains_key(mark))
-            .map(ToString::to_string)
-            .collect();
         println!(
             "marks: {} of {} hit{}",
             Mark::ALL.len() - missed.len(),
@@ -186,18 +253,41 @@ fn run(
             }
         );
     }
-    if summary.failed.is_empty() {
-        println!("no violation");
-        return Ok(true);
+    missed.len()
+}
+
+fn print_sums(summary: &Summary, seconds: f64) {
+    println!(
+        "{} schedules, {} steps, {} requests, {} crashes, {} power losses, {} graceful stops, {} s \
+         of virtual time, {seconds:.1} s: {:.0} schedules a second",
+        summary.seeds,
+        summary.steps,
+        summary.requests,
+        summary.crashes,
+        summary.power_losses,
+        summary.stops,
+        summary.virtual_ns / 1_000_000_000,
+        summary.seeds as f64 / seconds.max(0.001),
+    );
+    let mean = |sum: u64| sum as f64 / summary.seeds.max(1) as f64;
+    println!(
+        "a schedule has on average {:.1} batches acknowledged, {:.1} fetches with records, {:.1} \
+         segments rolled, {:.2} crashes with recovery",
+        mean(summary.acked_batches),
+        mean(summary.full_fetches),
+        mean(summary.rolls),
+        mean(summary.recoveries),
+    );
+}
+
+/// The first few, in words.
+fn some_of(seeds: &[u64]) -> String {
+    const SHOWN: usize = 20;
+    let mut words: Vec<String> = seeds.iter().take(SHOWN).map(u64::to_string).collect();
+    if seeds.len() > SHOWN {
+        words.push("...".to_owned());
     }
-    for (check, count) in &summary.failures {
-        println!("{count} seeds violate {check}");
-    }
-    for failed in &summary.failed {
-        // Once more, this time with words.
-        explain(&world::run(failed.seed, bugs, Keep::Last(60)), bug);
-    }
-    Ok(false)
+    words.join(", ")
 }
 
 fn explain(outcome: &Outcome, bug: Option<&str>) {
@@ -228,9 +318,9 @@ fn explain(outcome: &Outcome, bug: Option<&str>) {
     }
 }
 
-fn replay(seed: u64, bug: Option<&str>, trace: bool) -> Result<bool, String> {
-    let keep = if trace { Keep::All } else { Keep::Last(60) };
+fn replay(seed: u64, bug: Option<&str>, keep: Keep) -> Result<bool, String> {
     let outcome = world::run(seed, plant(bug)?, keep);
+    let trace = !matches!(keep, Keep::Last(_));
     if trace {
         for line in &outcome.lines {
             println!("{line}");
@@ -250,29 +340,43 @@ fn bugs_table(seeds: Range<u64>) -> Result<bool, String> {
     if bugs::names().is_empty() {
         return build_and_call(&seeds);
     }
-    println!("{:<26} {:<28} {:>6}  found", "bug", "caught by", "seeds");
-    let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut all_caught = true;
+    println!(
+        "{:<26} {:<28} {:>6}  {:<6} found",
+        "bug", "caught by", "seeds", "twice"
+    );
+    let mut all_well = true;
     for name in bugs::names() {
-        let summary = campaign::run(seeds.clone(), jobs, bugs::by_name(name)?, false, |_| {});
-        let violation = summary
-            .failed
-            .first()
-            .and_then(|failed| failed.violation.as_ref());
-        match violation {
-            Some(violation) => println!(
-                "{name:<26} {:<28} {:>6}  {}",
-                violation.check.to_string(),
-                summary.seeds,
-                violation.detail
-            ),
-            None => {
-                all_caught = false;
-                println!("{name:<26} {:<28} {:>6}", "NOT CAUGHT", summary.seeds);
-            }
-        }
+        let planted = bugs::by_name(name)?;
+        let there = SecondProcess::same(Some(name))?;
+        let campaign = Campaign {
+            seeds: seeds.clone(),
+            jobs: cores(),
+            planted,
+            keep_going: false,
+            twice: planted.shows_in_second_run().then(|| (1, there.clone())),
+        };
+        let summary = campaign::run(&campaign, |_| {});
+        let failed = summary.failed.first();
+        let Some((failed, violation)) =
+            failed.and_then(|failed| Some((failed, failed.violation.as_ref()?)))
+        else {
+            all_well = false;
+            println!("{name:<26} {:<28} {:>6}", "NOT CAUGHT", summary.seeds);
+            continue;
+        };
+        // What was found must be found again, by who replays it.
+        let same = there.hash(failed.seed)? == failed.hash.to_string();
+        let expected = !planted.shows_in_second_run();
+        all_well &= same == expected;
+        println!(
+            "{name:<26} {:<28} {:>6}  {:<6} {}",
+            violation.check.to_string(),
+            summary.seeds,
+            if same { "same" } else { "DIFFER" },
+            violation.detail
+        );
     }
-    Ok(all_caught)
+    Ok(all_well)
 }
 
 /// The ordinary build has no bugs, so it makes the other build and calls that.

@@ -13,6 +13,8 @@
 //! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
+//! | [`admin`] | ConfigDurable, EpochEndsWhereItDoes, answers that say something about everything asked |
+//! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, ClientKeepsItsWord |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
 use std::collections::BTreeMap;
@@ -22,13 +24,18 @@ use bytes::Bytes;
 use odradek_core::effect::{Effect, FileOp};
 use odradek_core::ids::{ConnectionId, FileId, FilePath, TopicId};
 use odradek_core::log::config::{Durability, LogConfig};
+use odradek_core::read_job::ReadJob;
 use odradek_core::time::Mono;
 
+use self::admin::Configs;
+use self::clients::Clients;
 use self::connections::Exchanges;
 use self::model::{LogModel, Models};
 use crate::disk::Disk;
 
+pub mod admin;
 pub mod answers;
+pub mod clients;
 pub mod connections;
 pub mod durability;
 pub mod indexes;
@@ -84,6 +91,26 @@ pub enum Check {
     AnswersWellFormed,
     /// A topic whose creation was acknowledged is there.
     CreatedTopicDurable,
+    /// A config that was set is in force until it is changed.
+    ConfigDurable,
+    /// OffsetForLeaderEpoch tells where an epoch ends.
+    EpochEndsWhereItDoes,
+    /// What a producer was told is in the log is read where it was told.
+    LostWrite,
+    /// Nothing is read that nobody sent.
+    UnsentRead,
+    /// What a producer was told has failed is never read.
+    FailedRead,
+    /// An offset holds the same record for every producer and reader.
+    InconsistentOffsets,
+    /// A reader never goes back unasked.
+    NonMonotonicPoll,
+    /// A reader passes over nothing.
+    SkippedPoll,
+    /// Records of a producer that keeps their order are appended in it.
+    SendOrder,
+    /// The client's state machine does for its application what it says.
+    ClientKeepsItsWord,
     /// Once faults stop, everything acknowledged is read.
     EverythingAcknowledgedIsRead,
     /// Once faults stop, everything ends within a bound of virtual time.
@@ -92,6 +119,8 @@ pub enum Check {
     FatalWithoutFault,
     /// The core never panics.
     Panic,
+    /// One seed is one run, whatever process does it.
+    OneSeedOneRun,
 }
 
 /// A check that did not hold.
@@ -152,6 +181,24 @@ pub enum Mark {
     NameLost,
     /// The broker refused to go on because of a fault.
     Fatal,
+    /// A producer lost a connection with a request in flight, and a record of then was delivered.
+    LostAndDelivered,
+    /// A producer does not know what became of a record.
+    OutcomeUnknown,
+    /// A producer knows that a record is not in the log.
+    OutcomeFailed,
+    /// A producer died with records on their way.
+    ProducerDied,
+    /// A retry appended a record again.
+    AppendedTwice,
+    /// A consumer went on elsewhere by its policy.
+    ConsumerReset,
+    /// A consumer without a policy said that its position is gone.
+    PositionLost,
+    /// A topic got more partitions.
+    PartitionsAdded,
+    /// A config was read that was set before.
+    ConfigRead,
 }
 
 impl Mark {
@@ -174,6 +221,15 @@ impl Mark {
         Self::FileTorn,
         Self::NameLost,
         Self::Fatal,
+        Self::LostAndDelivered,
+        Self::OutcomeUnknown,
+        Self::OutcomeFailed,
+        Self::ProducerDied,
+        Self::AppendedTwice,
+        Self::ConsumerReset,
+        Self::PositionLost,
+        Self::PartitionsAdded,
+        Self::ConfigRead,
     ];
 }
 
@@ -184,11 +240,15 @@ pub struct Oracle {
     log_config: LogConfig,
     models: Models,
     exchanges: Exchanges,
+    clients: Clients,
+    configs: Configs,
     files: BTreeMap<FileId, FilePath>,
     topic_ids: BTreeMap<TopicId, String>,
     /// Topics whose creation was acknowledged and whose deletion nobody asked for.
     created: BTreeMap<String, i32>,
     violations: Vec<Violation>,
+    /// Counts what may let a waiting fetch have more: what clients were told, and what came back.
+    told: u64,
     /// Counts of what happened.
     pub marks: BTreeMap<Mark, u64>,
     /// How many batches were acknowledged.
@@ -210,10 +270,13 @@ impl Oracle {
             log_config,
             models: Models::default(),
             exchanges: Exchanges::default(),
+            clients: Clients::default(),
+            configs: Configs::default(),
             files: BTreeMap::new(),
             topic_ids: BTreeMap::new(),
             created: BTreeMap::new(),
             violations: Vec::new(),
+            told: 0,
             marks: BTreeMap::new(),
             acked_batches: 0,
             full_fetches: 0,
@@ -266,6 +329,12 @@ impl Oracle {
                     bytes.extend_from_slice(&data.records);
                     self.recovered(path.parent().as_str(), disk);
                     self.written(&path, position.0, bytes.into());
+                }
+            }
+            // In the middle of a life: a log is reopened after a failure, as at a start.
+            Effect::Read { job, .. } => {
+                if let ReadJob::LoadLog(load) = &**job {
+                    self.reopening(load.dir.as_str(), disk);
                 }
             }
             Effect::Manage { op, .. } => match op {

@@ -72,10 +72,16 @@ pub struct WorkloadMix {
     pub consumers: u32,
     /// A consumer's longest wait, in milliseconds.
     pub max_wait_ms: u64,
+    /// Producers that are the core's client.
+    pub machine_producers: u32,
+    /// Consumers that are the core's client.
+    pub machine_consumers: u32,
     /// Clients that ask for offsets.
     pub listers: u32,
     /// Clients that create and delete topics of their own.
     pub topic_makers: u32,
+    /// Clients that look into and change what the others leave alone.
+    pub administrators: u32,
     /// Clients that delete records.
     pub trimmers: u32,
     /// Clients that send garbage.
@@ -97,17 +103,23 @@ impl Swarm {
             },
             network: draw_network(choices),
             crashes: Crashes {
-                limit: pick(choices, 4, &[0, 1, 2, 3, 5, 8]),
+                limit: pick(choices, 4, &[0, 1, 2, 2, 3, 4]),
                 process: Odds(pick(choices, 5, &[0, 300_000, 500_000, 1_000_000])),
                 early: Odds(pick(choices, 6, &[0, 200_000, 600_000])),
-                mean_events: pick(choices, 7, &[100, 400, 1_500]),
+                mean_events: pick(choices, 7, &[50, 150, 500]),
                 graceful: Odds(pick(choices, 8, &[0, 0, 200_000])),
             },
-            full_disk_every_ns: chance(choices, 9, 150_000).then_some(2 * SECOND),
-            wall_steps_every_ns: chance(choices, 10, 250_000).then_some(2 * SECOND),
+            full_disk_every_ns: chance(choices, 9, 150_000).then_some(250 * MILLISECOND),
+            wall_steps_every_ns: chance(choices, 10, 250_000).then_some(250 * MILLISECOND),
             workload: draw_workload(choices),
-            duration_ns: pick(choices, 11, &[2, 4, 8]) * SECOND,
+            duration_ns: 0,
         };
+        // As many sends in a slow mix as in a fast one: what a run costs is what it does.
+        let sends = pick(choices, 11, &[40, 70, 110]);
+        let mix = &swarm.workload;
+        let producers = u64::from(mix.producers + mix.machine_producers);
+        swarm.duration_ns =
+            (sends * mix.pause_ns / producers.max(1)).clamp(200 * MILLISECOND, 2 * SECOND);
         if swarm.broker.durability == Durability::Os {
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
@@ -141,15 +153,11 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
         auto_create_topics: chance(choices, 21, 300_000),
         metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),
         log: LogConfig {
-            segment_bytes: pick(choices, 23, &[600, 2_000, 8_000, 64_000]),
-            segment_index_bytes: pick(choices, 24, &[48, 120, 4_096]),
+            segment_bytes: pick(choices, 23, &[1_000, 4_000, 16_000, 64_000]),
+            segment_index_bytes: pick(choices, 24, &[48, 240, 4_096, 4_096]),
             index_interval_bytes: pick(choices, 25, &[1, 100, 500, 4_096]),
-            segment_ms: pick(
-                choices,
-                26,
-                &[1_000, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000],
-            ),
-            file_delete_delay_ms: pick(choices, 27, &[0, 500, 60_000]),
+            segment_ms: pick(choices, 26, &[150, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000]),
+            file_delete_delay_ms: pick(choices, 27, &[0, 100, 60_000]),
             retention_ms: None,
             ..LogConfig::default()
         },
@@ -211,11 +219,17 @@ fn draw_network(choices: &mut Choices) -> NetworkRates {
 
 fn draw_workload(choices: &mut Choices) -> WorkloadMix {
     let topics = pick(choices, 60, &[1, 1, 2, 3]);
+    // So many of them speak through the core's client; the others send raw frames.
+    let producers = pick(choices, 70, &[1, 2, 3, 4]);
+    let machine_producers = pick(choices, 90, &[0, 1, 1, 2, 4]).min(producers);
+    let consumers = pick(choices, 76, &[0, 1, 2, 4]);
+    let machine_consumers = pick(choices, 91, &[0, 1, 1, 2, 4]).min(consumers);
     WorkloadMix {
         topics: (0..topics)
             .map(|i| pick(choices, 61 + i, &[1, 1, 2, 3]))
             .collect(),
-        producers: pick(choices, 70, &[1, 2, 3, 4]),
+        producers: producers - machine_producers,
+        machine_producers,
         acks: pick::<&[i16]>(
             choices,
             71,
@@ -225,12 +239,14 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         max_in_flight: pick(choices, 72, &[1, 2, 5, 10]),
         max_records: pick(choices, 73, &[1, 3, 20]),
         max_value_bytes: pick(choices, 74, &[0, 30, 300, 3_000]),
-        pause_ns: pick(choices, 75, &[3, 20, 60]) * MILLISECOND,
-        consumers: pick(choices, 76, &[0, 1, 2, 4]),
+        pause_ns: pick(choices, 75, &[2, 8, 20]) * MILLISECOND,
+        consumers: consumers - machine_consumers,
+        machine_consumers,
         max_wait_ms: pick(choices, 77, &[0, 50, 500, 2_000]),
         listers: pick(choices, 78, &[0, 0, 1]),
         topic_makers: pick(choices, 79, &[0, 0, 1]),
-        trimmers: pick(choices, 80, &[0, 0, 0, 1]),
+        administrators: pick(choices, 92, &[0, 0, 1]),
+        trimmers: pick(choices, 80, &[0, 0, 1, 1]),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
     }
 }

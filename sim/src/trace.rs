@@ -1,13 +1,19 @@
 //! What happened, as lines of text, and a chained hash over all of it.
 //!
-//! The hash covers every input, every effect and every byte of a response, in order: two runs with
-//! the same hash did the same. The last lines are kept for the report of a failure; a replay with
-//! `--trace` keeps all.
+//! The hash covers every input, every effect and every byte of a request and a response, in order:
+//! two runs with the same hash did the same. Words are only found for it where someone wants to read
+//! them: the last lines are kept for the report of a failure; a replay with `--trace` keeps all.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
+use odradek_core::effect::Effect;
+use odradek_core::input::Input;
 use odradek_core::time::Mono;
+
+use self::facts::Fact;
+
+mod facts;
 
 /// The record of a run.
 #[derive(Debug)]
@@ -16,6 +22,8 @@ pub struct Trace {
     lines: VecDeque<String>,
     keep: Keep,
     steps: u64,
+    /// The last line still wants its hash.
+    unsealed: bool,
 }
 
 /// Which lines stay in memory.
@@ -27,6 +35,8 @@ pub enum Keep {
     Last(usize),
     /// All.
     All,
+    /// All, each with the hash after it, so that two runs can be compared step by step.
+    Hashed,
 }
 
 /// A 128-bit hash that is fed in pieces: two lanes of multiply and rotate. It is no defence
@@ -49,31 +59,58 @@ impl Trace {
             lines: VecDeque::new(),
             keep,
             steps: 0,
+            unsealed: false,
+        }
+    }
+
+    /// Adds an input of the broker.
+    pub fn input(&mut self, at: Mono, input: &Input) {
+        self.fact(at, '>', input);
+    }
+
+    /// Adds an effect of the broker.
+    pub fn effect(&mut self, at: Mono, effect: &Effect) {
+        self.fact(at, '<', effect);
+    }
+
+    fn fact(&mut self, at: Mono, sign: char, fact: &(impl Fact + fmt::Display)) {
+        self.seal();
+        self.steps += 1;
+        self.hash.word(at.0);
+        fact.feed(&mut self.hash);
+        if self.keep != Keep::None {
+            self.push(format!("{at} {sign} {fact}"));
         }
     }
 
     /// Adds a line.
     pub fn line(&mut self, at: Mono, what: fmt::Arguments<'_>) {
+        self.seal();
         self.steps += 1;
         self.hash.word(at.0);
-        match self.keep {
-            Keep::None => {
-                // A hash does not fail to be written to.
-                let _ = self.hash.write_fmt(what);
-                self.hash.end_text();
-                return;
-            }
-            Keep::Last(n) => {
-                while self.lines.len() >= n.max(1) {
-                    self.lines.pop_front();
-                }
-            }
-            Keep::All => {}
+        self.hash.text(what);
+        if self.keep != Keep::None {
+            self.push(format!("{at} {what}"));
         }
-        let text = what.to_string();
-        let _ = self.hash.write_str(&text);
-        self.hash.end_text();
-        self.lines.push_back(format!("{at} {text}"));
+    }
+
+    fn push(&mut self, line: String) {
+        if let Keep::Last(n) = self.keep {
+            while self.lines.len() >= n.max(1) {
+                self.lines.pop_front();
+            }
+        }
+        self.lines.push_back(line);
+        self.unsealed = self.keep == Keep::Hashed;
+    }
+
+    /// Ends the last line with the hash after it and the bytes that belong to it.
+    fn seal(&mut self) {
+        if std::mem::take(&mut self.unsealed)
+            && let Some(line) = self.lines.back_mut()
+        {
+            let _ = write!(line, " #{}", self.hash);
+        }
     }
 
     /// Adds bytes that no line shows.
@@ -95,7 +132,8 @@ impl Trace {
 
     /// The lines kept.
     #[must_use]
-    pub fn into_lines(self) -> Vec<String> {
+    pub fn into_lines(mut self) -> Vec<String> {
+        self.seal();
         self.lines.into()
     }
 }
@@ -119,8 +157,15 @@ impl ChainedHash {
         self.b = self.b.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ (product >> 64) as u64 ^ word;
     }
 
+    /// Adds a text.
+    pub fn text(&mut self, text: fmt::Arguments<'_>) {
+        // A hash does not fail to be written to.
+        let _ = self.write_fmt(text);
+        self.end_text();
+    }
+
     /// Ends a text, so that the next one is another.
-    pub const fn end_text(&mut self) {
+    const fn end_text(&mut self) {
         let (word, bits) = (self.part, self.part_bits);
         self.part = 0;
         self.part_bits = 0;

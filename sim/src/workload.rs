@@ -3,18 +3,22 @@
 //!
 //! # What the workload never produces yet
 //!
-//! - Produce: transactional ids, idempotent producers (they come with producer ids), record
-//!   headers.
+//! - Produce: transactional ids, idempotent producers (they come with producer ids).
 //! - Fetch: sessions, followers' fields, racks, `last_fetched_epoch`.
-//! - CreateTopics: assignments, configs. CreatePartitions and the config APIs: nothing.
+//! - CreateTopics and CreatePartitions: assignments, which one node can hardly vary.
+//! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
+//!   oracle's rebuild of an index depends on (`index.interval.bytes`, `segment.index.bytes`).
+//! - DescribeTopicPartitions: cursors.
 //!
-//! A client is a [`Client`]: a state machine that the world hands its events to. The client state
-//! machines of the core plug in at the same place.
+//! A client is a [`Client`]: a state machine that the world hands its events to. Some build their
+//! frames by hand, so that every version and every odd request comes up; the `machine`s are the
+//! state machines of `odradek_core::client`, as an application runs them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
+use odradek_core::bugs::Bugs;
 use odradek_core::ids::{ConnectionId, TopicId};
 use odradek_core::time::{Mono, Now};
 
@@ -22,11 +26,18 @@ use crate::choices::{Choices, Odds, Subsystem};
 use crate::network::{Arrival, Network};
 use crate::swarm::WorkloadMix;
 
+use self::seen::Seen;
+
+pub mod administrator;
 pub mod consumer;
 pub mod founder;
 pub mod hostile;
 pub mod lister;
+pub mod machine;
+pub mod machine_consumer;
+pub mod machine_producer;
 pub mod producer;
+pub mod seen;
 pub mod session;
 pub mod topic_maker;
 pub mod trimmer;
@@ -67,6 +78,8 @@ pub struct ClientContext<'a> {
     pub timers: &'a mut Vec<(u64, u64)>,
     /// What it has to complain about: an answer that breaks the protocol.
     pub complaints: &'a mut Vec<String>,
+    /// What it tells the oracle.
+    pub saw: &'a mut Vec<Seen>,
 }
 
 /// What clients know of topics.
@@ -161,7 +174,7 @@ impl ClientContext<'_> {
 
 /// The clients of a mix, in a fixed order.
 #[must_use]
-pub fn clients(mix: &WorkloadMix) -> Vec<Box<dyn Client>> {
+pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     let mut clients: Vec<Box<dyn Client>> = vec![Box::new(founder::Founder::default())];
     for _ in 0..mix.producers {
         clients.push(Box::new(producer::Producer::new(mix)));
@@ -169,11 +182,20 @@ pub fn clients(mix: &WorkloadMix) -> Vec<Box<dyn Client>> {
     for _ in 0..mix.consumers {
         clients.push(Box::new(consumer::Consumer::new(mix)));
     }
+    for _ in 0..mix.machine_producers {
+        clients.push(Box::new(machine_producer::MachineProducer::new(mix, bugs)));
+    }
+    for _ in 0..mix.machine_consumers {
+        clients.push(Box::new(machine_consumer::MachineConsumer::new(mix, bugs)));
+    }
     for _ in 0..mix.listers {
         clients.push(Box::new(lister::Lister::default()));
     }
     for _ in 0..mix.topic_makers {
         clients.push(Box::new(topic_maker::TopicMaker::default()));
+    }
+    for _ in 0..mix.administrators {
+        clients.push(Box::new(administrator::Administrator::default()));
     }
     for _ in 0..mix.trimmers {
         clients.push(Box::new(trimmer::Trimmer::default()));

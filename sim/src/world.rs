@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use odradek_core::broker::inspect::Held;
-use odradek_core::bugs::Bugs;
+use odradek_core::client;
 use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
 
+use crate::bugs::Planted;
 use crate::choices::{Choices, Subsystem};
 use crate::clock::{Clock, MILLISECOND, SECOND};
 use crate::disk::Inode;
@@ -22,6 +23,7 @@ use crate::network::{Arrival, Network};
 use crate::oracle::{Check, Mark, Oracle, Violation};
 use crate::swarm::Swarm;
 use crate::trace::{ChainedHash, Keep, Trace};
+use crate::workload::seen::Seen;
 use crate::workload::verifier::Verifier;
 use crate::workload::{self, Catalog, Client, ClientContext};
 
@@ -37,7 +39,7 @@ pub struct World {
     clock: Clock<Event>,
     choices: Choices,
     swarm: Swarm,
-    bugs: Bugs,
+    planted: Planted,
     nodes: Vec<Node>,
     network: Network,
     catalog: Catalog,
@@ -140,6 +142,8 @@ pub struct Counts {
     pub stops: u64,
     /// Starts.
     pub starts: u64,
+    /// Starts that were over, after a death.
+    pub recoveries: u64,
     /// Requests that reached the broker.
     pub requests: u64,
     /// Disk faults by kind.
@@ -180,8 +184,8 @@ const VERIFIER: usize = 1_000;
 
 /// Runs a seed. A panic of the core is a violation like any other.
 #[must_use]
-pub fn run(seed: u64, bugs: Bugs, keep: Keep) -> Outcome {
-    let mut world = World::new(seed, bugs, keep);
+pub fn run(seed: u64, planted: Planted, keep: Keep) -> Outcome {
+    let mut world = World::new(seed, planted, keep);
     let result = crate::panics::catch(|| world.run());
     if let Err(message) = result {
         world.oracle.violate(Check::Panic, message);
@@ -190,7 +194,7 @@ pub fn run(seed: u64, bugs: Bugs, keep: Keep) -> Outcome {
 }
 
 impl World {
-    fn new(seed: u64, bugs: Bugs, keep: Keep) -> Self {
+    fn new(seed: u64, planted: Planted, keep: Keep) -> Self {
         let mut choices = Choices::new(seed);
         let swarm = Swarm::draw(&mut choices);
         let catalog = Catalog {
@@ -199,9 +203,9 @@ impl World {
         };
         Self {
             clock: Clock::new(),
-            nodes: vec![Node::new(&swarm)],
+            nodes: vec![Node::new(&swarm, planted)],
             network: Network::new(swarm.network),
-            clients: workload::clients(&swarm.workload),
+            clients: workload::clients(&swarm.workload, planted.core),
             verifier: Verifier::default(),
             oracle: Oracle::new(swarm.broker.durability, swarm.broker.log.clone()),
             trace: Trace::new(keep),
@@ -211,7 +215,7 @@ impl World {
             catalog,
             choices,
             swarm,
-            bugs,
+            planted,
         }
     }
 
@@ -327,6 +331,7 @@ impl World {
         let mut arrivals = Vec::new();
         let mut timers = Vec::new();
         let mut complaints = Vec::new();
+        let mut saw = Vec::new();
         let mut cx = ClientContext {
             client: number,
             now: self.clock.now(),
@@ -336,6 +341,7 @@ impl World {
             arrivals: &mut arrivals,
             timers: &mut timers,
             complaints: &mut complaints,
+            saw: &mut saw,
         };
         match self.clients.get_mut(number) {
             Some(client) => act(client.as_mut(), &mut cx),
@@ -354,10 +360,24 @@ impl World {
             let client = number;
             self.clock.after(delay, Event::Timer { client, tag });
         }
+        for seen in saw {
+            self.client_saw(number, seen);
+        }
         for complaint in complaints {
             let detail = format!("client {number}: {complaint}");
             self.oracle.violate(Check::AnswersWellFormed, detail);
         }
+    }
+
+    fn client_saw(&mut self, number: usize, seen: Seen) {
+        match &seen {
+            Seen::Outcome { id, outcome } if !matches!(outcome, client::Outcome::Ok { .. }) => {
+                self.say(format_args!("* {id}: {outcome}"));
+            }
+            Seen::Abandoned { .. } => self.say(format_args!("* client {number} dies")),
+            _ => {}
+        }
+        self.oracle.client_saw(seen);
     }
 
     /// Schedules what travels on a connection.
@@ -416,7 +436,7 @@ impl World {
         let free = self.choices.between(Subsystem::FullDisk, 0, 0, 4_000);
         let lasts = self
             .choices
-            .exponential(Subsystem::FullDisk, 0, 400 * MILLISECOND);
+            .exponential(Subsystem::FullDisk, 0, 100 * MILLISECOND);
         self.say(format_args!("* the disk has room for {free} more bytes"));
         self.nodes[node].disk.set_free_bytes(Some(free));
         self.nodes[node].faults_in_life += 1;

@@ -102,7 +102,11 @@ impl Harness {
             host: "127.0.0.1".to_string(),
             port: 9092,
         };
-        self.input(Input::Opened { connection, local });
+        self.input(Input::Opened {
+            connection,
+            local,
+            peer: "127.0.0.1".to_string(),
+        });
         connection
     }
 

@@ -18,6 +18,8 @@ pub struct Held {
     pub fetches: usize,
     /// Entries that requests have with partitions.
     pub parked: usize,
+    /// Requests that wait in groups, or for their records.
+    pub groups: usize,
 }
 
 impl Broker {
@@ -50,6 +52,7 @@ impl Broker {
             produces: self.state.produces.len(),
             fetches: self.state.fetches.len(),
             parked: self.state.partitions.values().map(Partition::waiting).sum(),
+            groups: self.state.groups.waiting(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the broker knows, and how the consequences of a step are drawn.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use rand_chacha::ChaCha12Rng;
@@ -11,6 +12,7 @@ use crate::bugs::Bugs;
 use crate::checkpoint::Checkpoint;
 use crate::connection::{Answer, Connections, RequestId};
 use crate::context::{Context, LogId};
+use crate::group::coordinator::{self, GroupCoordinator};
 use crate::ids::{ConnectionId, OperationId, TopicId};
 use crate::input::{DiskError, Endpoint};
 use crate::log::{Log, LogSpec};
@@ -23,6 +25,7 @@ use crate::partition::{Partition, PartitionKey, delayed_fetch, delayed_produce};
 use crate::read_job::ReadOutput;
 use crate::request::{self, PendingDelete, PendingListOffsets, PendingTopics};
 use crate::time::Mono;
+use crate::wire::Str;
 
 /// Everything but the routes.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ pub(crate) struct State {
     pub(crate) connections: Connections,
     pub(crate) metadata: MetadataStore,
     pub(crate) topics: Topics,
+    pub(crate) groups: GroupCoordinator,
     pub(crate) partitions: BTreeMap<PartitionKey, Partition>,
     pub(crate) by_log: BTreeMap<LogId, PartitionKey>,
     pub(crate) checkpoint: Checkpoint,
@@ -126,6 +130,7 @@ impl State {
             connections: Connections::default(),
             metadata: MetadataStore::default(),
             topics: Topics::default(),
+            groups: GroupCoordinator::default(),
             partitions: BTreeMap::new(),
             by_log: BTreeMap::new(),
             checkpoint: Checkpoint::default(),
@@ -204,7 +209,7 @@ impl State {
     }
 
     /// Drops what waits on behalf of a connection that is gone.
-    pub(super) fn connection_closed(&mut self, connection: ConnectionId) {
+    pub(super) fn connection_closed(&mut self, cx: &mut Context<'_>, connection: ConnectionId) {
         for request in self.connections.closed(connection) {
             if let Some(fetch) = self.fetches.remove(&request) {
                 delayed_fetch::unpark(self, request, &fetch);
@@ -219,6 +224,7 @@ impl State {
             }
             self.metadata.forget(request);
             self.topics.forget(request);
+            coordinator::forget(self, cx, request);
         }
     }
 
@@ -250,6 +256,8 @@ impl State {
             if let Err(message) = self.metadata.on_read(cx, result) {
                 start::fail(self, cx, message);
             }
+        } else if self.groups.is_reading(operation) {
+            coordinator::on_read(self, cx, operation, result);
         } else {
             start::read(self, cx, result);
         }
@@ -274,6 +282,9 @@ impl State {
             self.timers.set_log(log, None);
             self.with_log(log, |log| log.on_deadline(cx));
         }
+        if matches!(self.stage, Stage::Running) {
+            coordinator::on_deadline(self, cx);
+        }
         if self.next_retention.is_some_and(|at| at <= now) {
             self.next_retention = Some(now.plus_ms(self.config.retention_check_interval_ms));
             self.retention(cx);
@@ -292,10 +303,15 @@ impl State {
     /// Retention begins with serving.
     pub(super) fn schedule_retention(&mut self, cx: &Context<'_>) {
         self.next_retention = Some(cx.now.mono.plus_ms(self.config.retention_check_interval_ms));
+        let interval_ms = self.config.groups.offsets_retention_check_interval_ms;
+        self.groups.schedule_expiry(cx.now.mono, interval_ms);
     }
 
     pub(super) fn next_deadline(&self) -> Option<Mono> {
-        let next = earliest(self.timers.next(), self.next_retention);
+        let mut next = earliest(self.timers.next(), self.next_retention);
+        if matches!(self.stage, Stage::Running) {
+            next = earliest(next, self.groups.next_deadline());
+        }
         earliest(next, self.checkpoint.next_deadline())
     }
 
@@ -339,6 +355,10 @@ impl State {
             return;
         };
         let settled = partition.settle();
+        if partition.holds_groups {
+            let key = *key;
+            coordinator::log_moved(self, cx, key, settled.lost);
+        }
         self.spread(cx, settled);
     }
 
@@ -393,6 +413,30 @@ impl State {
                 return TopicId(id);
             }
         }
+    }
+
+    /// The host of a request's client, as Kafka writes it into groups.
+    pub(crate) fn client_host(&self, request: RequestId) -> Str {
+        let host = self.connections.peer(request).unwrap_or_default();
+        alloc::format!("/{host}").into()
+    }
+
+    /// A random UUID, as text.
+    pub(crate) fn new_uuid(&mut self) -> String {
+        let mut id = [0; 16];
+        self.rng.fill_bytes(&mut id);
+        id[6] = id[6] & 0x0f | 0x40;
+        id[8] = id[8] & 0x3f | 0x80;
+        let mut text = String::with_capacity(36);
+        for (place, byte) in id.iter().enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            for nibble in [byte >> 4, byte & 0xf] {
+                text.extend(char::from_digit(u32::from(nibble), 16));
+            }
+        }
+        text
     }
 
     /// The address that the client of a request is told to connect to.

@@ -10,6 +10,7 @@ use super::state::{Stage, State};
 use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::effect::Effect;
+use crate::group::coordinator;
 use crate::ids::{FilePath, OperationId};
 use crate::input::DiskError;
 use crate::log::{Log, LogState};
@@ -44,6 +45,7 @@ pub(super) fn begin(state: &mut State, cx: &mut Context<'_>) {
     for request in waiting {
         delayed_fetch::expire(state, cx, request);
     }
+    coordinator::stop(state);
 }
 
 /// Moves the stop on. True if it moved.

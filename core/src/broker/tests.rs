@@ -1,5 +1,7 @@
 //! The broker as a client sees it, on a disk in memory.
 
+mod producers;
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;

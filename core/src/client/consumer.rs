@@ -29,6 +29,7 @@ use super::input::{CommandId, OffsetSpec, StartAt, TopicPartition};
 use super::metadata::Metadata;
 use super::network::Network;
 use super::step::{Backoff, Step, earlier};
+use crate::bugs::Bugs;
 use crate::ids::Offset;
 use crate::time::Mono;
 use crate::wire::ResponseBody;
@@ -36,6 +37,7 @@ use crate::wire::ResponseBody;
 /// The consumer of a client.
 #[derive(Debug)]
 pub(crate) struct Consumer {
+    bugs: Bugs,
     config: ConsumerConfig,
     backoff: Backoff,
     assigned: BTreeMap<TopicPartition, Assigned>,
@@ -72,8 +74,9 @@ struct Query {
 }
 
 impl Consumer {
-    pub(crate) fn new(config: &ClientConfig) -> Self {
+    pub(crate) fn new(config: &ClientConfig, bugs: Bugs) -> Self {
         Self {
+            bugs,
             config: config.consumer.clone(),
             backoff: Backoff {
                 first_ms: config.retry_backoff_ms,

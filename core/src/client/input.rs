@@ -1,5 +1,6 @@
 //! What a client reacts to: its connections, the time, and the application's commands.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -110,7 +111,7 @@ pub enum Command {
     },
     /// Send a request of the application's own; [`Answered`](super::ClientEvent::Answered) by what
     /// the broker says.
-    Admin(AdminRequest),
+    Admin(Box<AdminRequest>),
     /// Finish what was accepted, then close all connections; [`Closed`](super::ClientEvent::Closed)
     /// after the last other event.
     Close {

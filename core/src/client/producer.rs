@@ -21,17 +21,17 @@ mod batch;
 mod ledger;
 mod partition;
 mod partitioner;
+mod placement;
 mod request;
 mod verdict;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::mem;
 
 use self::batch::{Batch, Send};
 use self::ledger::Ledger;
 use self::partition::{Partition, Urgency};
-use self::partitioner::{Sticky, partition_for_key};
+use self::placement::{Topic, Waiting};
 use self::request::ProduceInFlight;
 use self::verdict::Verdict;
 use super::config::{ClientConfig, ProducerConfig};
@@ -41,15 +41,17 @@ use super::input::{CommandId, ProducerRecord, TopicName};
 use super::metadata::Metadata;
 use super::network::{Network, Target};
 use super::step::{Backoff, Step, earlier};
+use crate::bugs::{Bug, Bugs};
 use crate::ids::{NodeId, Offset};
 use crate::record::Compression;
-use crate::time::{Mono, Wall};
+use crate::time::Mono;
 use crate::wire::ErrorCode;
 
 /// The producer of a client.
 #[derive(Debug)]
 pub(crate) struct Producer {
     config: ProducerConfig,
+    bugs: Bugs,
     backoff: Backoff,
     ledger: Ledger,
     closed: bool,
@@ -69,40 +71,11 @@ pub(crate) struct Producer {
     metadata_generation: u64,
 }
 
-#[derive(Debug, Default)]
-struct Topic {
-    /// By partition number, the index into the list of partitions.
-    indexes: BTreeMap<i32, usize>,
-    sticky: Sticky,
-    /// Records whose partition is not known yet. As long as there are any, later ones queue up
-    /// behind them.
-    waiting: VecDeque<Waiting>,
-}
-
-/// A record whose partition is not known yet.
-#[derive(Debug)]
-struct Waiting {
-    id: CommandId,
-    record: ProducerRecord,
-    since: Mono,
-    wall: Wall,
-    epoch: u64,
-    /// What was known when it came; something newer must be heard before it fails.
-    generation: u64,
-}
-
-/// Where a record goes.
-enum Place {
-    Partition(usize),
-    /// Not known yet.
-    Later,
-    Nowhere(ClientError),
-}
-
 impl Producer {
-    pub(crate) fn new(config: &ClientConfig) -> Self {
+    pub(crate) fn new(config: &ClientConfig, bugs: Bugs) -> Self {
         Self {
             config: config.producer.clone(),
+            bugs,
             backoff: Backoff {
                 first_ms: config.retry_backoff_ms,
                 max_ms: config.retry_backoff_max_ms,
@@ -185,93 +158,6 @@ impl Producer {
             self.was_pressed = self.ledger.is_pressed();
             self.look_at_all(step);
         }
-    }
-
-    fn wait(&mut self, waiting: Waiting) {
-        if let Some(topic) = self.topics.get_mut(&waiting.record.topic) {
-            self.waiting += 1;
-            topic.waiting.push_back(waiting);
-        }
-    }
-
-    /// Puts a record into its partition's batch or fails it; if its partition is not known, it
-    /// comes back.
-    fn place(
-        &mut self,
-        step: &mut Step<'_>,
-        metadata: &Metadata,
-        waiting: Waiting,
-    ) -> Option<Waiting> {
-        match self.place_of(step, metadata, &waiting) {
-            Place::Later => return Some(waiting),
-            Place::Nowhere(error) => self.drop_waiting(step, &waiting, error),
-            Place::Partition(index) => {
-                let Some(partition) = self.partitions.get_mut(index) else {
-                    unreachable!("indexes are handed out for partitions there are");
-                };
-                let Waiting {
-                    id, record, epoch, ..
-                } = &waiting;
-                let times = (waiting.since, waiting.wall);
-                if partition.append(*id, record, times, *epoch, self.config.batch_size) {
-                    self.look_at(step, index);
-                }
-            }
-        }
-        None
-    }
-
-    fn place_of(&mut self, step: &mut Step<'_>, metadata: &Metadata, waiting: &Waiting) -> Place {
-        let record = &waiting.record;
-        let Some(known) = metadata.topic(&record.topic) else {
-            return Place::Later;
-        };
-        let news = metadata.generation() > waiting.generation;
-        if let Some(code) = known.error {
-            return if news && !code.is_retriable() {
-                Place::Nowhere(ClientError::broker(code))
-            } else {
-                Place::Later
-            };
-        }
-        let count = known.partitions.len();
-        if count == 0 {
-            return Place::Later;
-        }
-        let Some(topic) = self.topics.get_mut(&record.topic) else {
-            return Place::Later;
-        };
-        let number = match (record.partition, &record.key) {
-            (Some(number), _) => {
-                if usize::try_from(number).is_ok_and(|number| number < count) {
-                    number
-                } else if news || number < 0 {
-                    return Place::Nowhere(ClientError::UnknownPartition {
-                        partition: number,
-                        partitions: count,
-                    });
-                } else {
-                    return Place::Later;
-                }
-            }
-            (None, Some(key)) => partition_for_key(key, count) as i32,
-            (None, None) => topic.sticky.partition_for(
-                step,
-                &known.partitions,
-                record.size(),
-                self.config.batch_size,
-            ) as i32,
-        };
-        let index = *topic.indexes.entry(number).or_insert_with(|| {
-            let mut partition = Partition::new(record.topic.clone(), number);
-            partition.leader = known
-                .partitions
-                .get(number as usize)
-                .and_then(|info| info.leader);
-            self.partitions.push(partition);
-            self.partitions.len() - 1
-        });
-        Place::Partition(index)
     }
 
     /// Everything accepted so far is sent without lingering.
@@ -357,54 +243,13 @@ impl Producer {
                 self.look_at(step, index);
             }
         }
-        if self.waiting == 0 {
-            return;
-        }
-        let names: Vec<TopicName> = self
-            .topics
-            .iter()
-            .filter(|(_, topic)| !topic.waiting.is_empty())
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in names {
-            while let Some(first) = self
-                .topics
-                .get_mut(&name)
-                .and_then(|topic| topic.waiting.pop_front())
-            {
-                self.waiting -= 1;
-                if let Some(first) = self.place(step, metadata, first) {
-                    self.waiting += 1;
-                    if let Some(topic) = self.topics.get_mut(&name) {
-                        topic.waiting.push_front(first);
-                    }
-                    break;
-                }
-            }
-        }
+        self.place_waiting(step, metadata);
     }
 
     /// Gives up what is overdue, and looks at the partitions whose time has come.
     fn expire(&mut self, step: &mut Step<'_>, metadata: &mut Metadata) {
         let now = step.now.mono;
-        if self.waiting_deadline().is_some_and(|at| at <= now) {
-            let patience_ms = self.patience_ms();
-            let topics: BTreeMap<TopicName, Option<ErrorCode>> = self
-                .topics
-                .keys()
-                .map(|name| {
-                    let error = metadata.topic(name).and_then(|topic| topic.error);
-                    (name.clone(), error)
-                })
-                .collect();
-            self.drop_all_waiting(step, |waiting| {
-                let overdue = waiting.since.plus_ms(patience_ms) <= now;
-                overdue.then(|| ClientError::TimedOut {
-                    what: Timeout::Metadata,
-                    last: topics.get(&waiting.record.topic).copied().flatten(),
-                })
-            });
-        }
+        self.expire_waiting(step, metadata);
         while let Some(&(at, index)) = self.timers.first() {
             if at > now {
                 break;
@@ -421,29 +266,6 @@ impl Producer {
             );
             self.look_at(step, index);
         }
-    }
-
-    /// How long a record may wait for its topic.
-    fn patience_ms(&self) -> u64 {
-        let ProducerConfig {
-            max_block_ms,
-            delivery_timeout_ms,
-            ..
-        } = self.config;
-        max_block_ms.min(delivery_timeout_ms).into()
-    }
-
-    fn waiting_deadline(&self) -> Option<Mono> {
-        if self.waiting == 0 {
-            return None;
-        }
-        let oldest = self
-            .topics
-            .values()
-            .filter_map(|topic| topic.waiting.front())
-            .map(|waiting| waiting.since)
-            .min()?;
-        Some(oldest.plus_ms(self.patience_ms()))
     }
 
     /// When [`Self::settle`] has something to do.
@@ -527,7 +349,7 @@ impl Producer {
                 retriable,
                 maybe_appended,
             } => {
-                batch.maybe_appended |= maybe_appended;
+                batch.maybe_appended |= maybe_appended && !self.bugs.has(Bug::UnansweredIsFailed);
                 batch.last_error = error.code().or(batch.last_error);
                 if !retriable || batch.attempts > self.config.retries {
                     self.give_up(step, batch, error);
@@ -535,6 +357,10 @@ impl Producer {
                 }
                 let at = self.backoff.after(batch.attempts, step);
                 if let Some(partition) = self.partitions.get_mut(index) {
+                    if self.bugs.has(Bug::ForgetSendOrder) {
+                        partition.put_last(batch);
+                        return;
+                    }
                     partition.back_off(at);
                     partition.put_back(batch);
                 }
@@ -612,38 +438,6 @@ impl Producer {
             let error = error(batch.last_error);
             self.give_up(step, batch, error);
         }
-    }
-
-    /// Fails the records that wait for their topic and that `overdue` has an error for.
-    fn drop_all_waiting(
-        &mut self,
-        step: &mut Step<'_>,
-        overdue: impl Fn(&Waiting) -> Option<ClientError>,
-    ) {
-        let mut dropped = Vec::new();
-        for topic in self.topics.values_mut() {
-            for waiting in mem::take(&mut topic.waiting) {
-                match overdue(&waiting) {
-                    Some(error) => dropped.push((waiting, error)),
-                    None => topic.waiting.push_back(waiting),
-                }
-            }
-        }
-        self.waiting -= dropped.len();
-        for (waiting, error) in dropped {
-            self.drop_waiting(step, &waiting, error);
-        }
-        self.note_relief(step);
-    }
-
-    fn drop_waiting(&mut self, step: &mut Step<'_>, waiting: &Waiting, error: ClientError) {
-        let send = Send {
-            id: waiting.id,
-            timestamp: waiting.record.timestamp.unwrap_or(waiting.wall.0),
-            memory: waiting.record.size(),
-        };
-        let outcome = Outcome::Failed(error);
-        self.ledger.settle(step, waiting.epoch, send, outcome);
     }
 
     const fn needs_zstd(&self) -> bool {

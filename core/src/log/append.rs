@@ -38,6 +38,9 @@ impl Log {
         for (at, batch) in batches.iter().enumerate() {
             self.judge(cx.now.wall, at, batch)?;
         }
+        if let Some(duplicate) = self.check_producers(batches)? {
+            return Ok(self.info_of_duplicate(duplicate));
+        }
         let append_time = self.config.log_append_time.then_some(cx.now.wall);
         let base_offset = self.log_end_offset();
         for batch in batches {
@@ -52,6 +55,7 @@ impl Log {
             last_offset: self.log_end_offset().plus(-1),
             log_append_time: append_time.map(|Wall(ms)| ms),
             log_start_offset: self.log_start_offset,
+            duplicate: false,
         })
     }
 
@@ -153,6 +157,7 @@ impl Log {
         }
 
         self.epochs.assign(epoch, base_offset);
+        self.note_producer(cx.now.mono, batch, base_offset, max_timestamp);
         self.recent.push(RecentBatch {
             segment: base,
             position,
@@ -196,13 +201,12 @@ impl Log {
     /// Begins a new segment at the log's end. The writes to it are held back until its files are
     /// there and the segment before is as safe as the durability in force asks.
     pub(super) fn roll(&mut self, now: Wall) {
+        let snapshot = self.producer_snapshot();
         let active = self.active_mut();
         let base = active.next_offset;
-        active
-            .tail
-            .as_mut()
-            .expect("the active segment has a tail")
-            .full = true;
+        let tail = active.tail.as_mut().expect("the active segment has a tail");
+        tail.full = true;
+        tail.snapshot = Some(snapshot);
         self.segments.insert(base, Segment::new(base, now));
     }
 

@@ -18,6 +18,9 @@ pub(crate) const HEADER_WINDOW_BYTES: usize = 16 << 10;
 /// Window for a walk that reads every byte.
 pub(crate) const SCAN_WINDOW_BYTES: usize = 256 << 10;
 
+/// The first read of a walk; each that follows is four times as long, up to the window.
+const FIRST_READ_BYTES: usize = 4 << 10;
+
 /// Bytes of a batch before those that its CRC covers.
 const BEFORE_CRC_COVERAGE: u64 = 21;
 
@@ -25,7 +28,9 @@ const BEFORE_CRC_COVERAGE: u64 = 21;
 pub(crate) struct BatchReader<'a> {
     files: &'a mut dyn ReadFiles,
     path: FilePath,
+    /// What is read at a time: little at first, so that a short segment costs little.
     window: Vec<u8>,
+    most: usize,
     /// Position in the file at which the window begins.
     start: u64,
     /// How many bytes of the window are filled.
@@ -37,7 +42,8 @@ impl<'a> BatchReader<'a> {
         Self {
             files,
             path,
-            window: vec![0; window_bytes.max(BATCH_HEADER_BYTES)],
+            window: Vec::new(),
+            most: window_bytes.max(BATCH_HEADER_BYTES),
             start: 0,
             filled: 0,
         }
@@ -76,7 +82,7 @@ impl<'a> BatchReader<'a> {
         let mut at = position + BEFORE_CRC_COVERAGE;
         let mut crc = 0;
         while at < end {
-            let wanted = (end - at).min(self.window.len() as u64) as usize;
+            let wanted = (end - at).min(self.most as u64) as usize;
             let bytes = self.at(at, wanted)?;
             if bytes.is_empty() {
                 return Ok(false);
@@ -113,6 +119,8 @@ impl<'a> BatchReader<'a> {
         let skip = match inside {
             Some(skip) => skip,
             None => {
+                let size = FIRST_READ_BYTES.max(wanted).max(self.window.len() * 4);
+                self.window.resize(size.min(self.most), 0);
                 self.start = position;
                 self.filled = 0;
                 self.filled =

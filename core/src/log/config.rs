@@ -17,6 +17,8 @@ pub struct LogConfig {
     pub retention_ms: Option<u64>,
     /// `file.delete.delay.ms`: how long a deleted segment's files stay.
     pub file_delete_delay_ms: u64,
+    /// `producer.id.expiration.ms`: how long an idle producer is remembered.
+    pub producer_id_expiration_ms: u64,
     /// `flush.messages`: under `os`, flush before answering once this many are unflushed.
     pub flush_messages: Option<u64>,
     /// `flush.ms`: under `os`, flush in the background once a record is unflushed for so long.
@@ -56,6 +58,7 @@ impl Default for LogConfig {
             retention_bytes: None,
             retention_ms: Some(7 * 24 * 3_600_000),
             file_delete_delay_ms: 60_000,
+            producer_id_expiration_ms: 86_400_000,
             flush_messages: None,
             flush_ms: None,
             max_message_bytes: 1_048_588,

@@ -6,6 +6,8 @@ use core::fmt;
 use crate::ids::{FilePath, Offset, Position};
 use crate::input::DiskError;
 
+use super::producer_state::ProducerError;
+
 /// Why an append was refused. Nothing of it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {
@@ -38,6 +40,8 @@ pub enum AppendError {
         /// Its size in bytes.
         size_bytes: u64,
     },
+    /// A batch of an idempotent producer is out of turn.
+    Producer(ProducerError),
     /// The log does not take records now (loading, reopening, offline, closing, or a failed write
     /// is still being undone): KAFKA_STORAGE_ERROR.
     Storage,
@@ -129,6 +133,7 @@ impl fmt::Display for AppendError {
                 f,
                 "the batch of {size_bytes} bytes is larger than a segment may be"
             ),
+            Self::Producer(error) => error.fmt(f),
             Self::Storage => f.write_str("the log takes no records now; see the broker's log"),
         }
     }

@@ -16,12 +16,18 @@ pub(crate) enum SegmentFile {
     Index,
     /// Time index.
     TimeIndex,
+    /// What is known of producers at an offset: the base of a segment, or where a clean stop was.
+    Snapshot,
 }
+
+/// The files that each segment has.
+pub(crate) const OF_EACH_SEGMENT: [SegmentFile; 3] =
+    [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex];
 
 /// What the name of a file in a log's directory says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileName {
-    /// A file of the segment with this base offset.
+    /// A file of the segment with this base offset, or a snapshot at it.
     Segment(Offset, SegmentFile),
     /// Left over by a process that was stopped in the middle of something: to be removed.
     Leftover,
@@ -35,6 +41,7 @@ impl SegmentFile {
             Self::Log => "log",
             Self::Index => "index",
             Self::TimeIndex => "timeindex",
+            Self::Snapshot => "snapshot",
         }
     }
 
@@ -65,6 +72,7 @@ impl FileName {
             "log" => SegmentFile::Log,
             "index" => SegmentFile::Index,
             "timeindex" => SegmentFile::TimeIndex,
+            "snapshot" => SegmentFile::Snapshot,
             _ => return Self::Other,
         };
         Self::Segment(Offset(base), file)
@@ -97,7 +105,6 @@ mod tests {
         for name in [
             "partition.metadata",
             "leader-epoch-checkpoint",
-            "00000000000000000000.snapshot",
             "99999999999999999999.log",
             "+0000000000000000001.log",
             "1.log",

@@ -24,7 +24,7 @@ use crate::ids::{FileId, FilePath, LeaderEpoch, Offset, Position};
 use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::record::batch::CheckedBatch;
-use crate::record::builder::{BatchBuilder, BatchFields};
+use crate::record::builder::{BatchBuilder, BatchFields, ProducerFields};
 use crate::record::check::{Limits, check_records};
 use crate::report::{Level, Report};
 use crate::time::{Mono, Now, Wall};
@@ -157,7 +157,20 @@ impl Harness {
 
     /// Executes the oldest thing that is asked for; `false` if there is none.
     pub(super) fn complete_one(&mut self) -> bool {
-        let Some(effect) = self.pending.pop_front() else {
+        self.complete_at(0)
+    }
+
+    /// Executes the oldest thing whose text contains this, before all that is older; `false` if
+    /// there is none.
+    pub(super) fn complete_first(&mut self, pattern: &str) -> bool {
+        self.pending
+            .iter()
+            .position(|effect| effect.to_string().contains(pattern))
+            .is_some_and(|at| self.complete_at(at))
+    }
+
+    fn complete_at(&mut self, at: usize) -> bool {
+        let Some(effect) = self.pending.remove(at) else {
             return false;
         };
         if !matches!(effect, Effect::Report(_)) {
@@ -655,6 +668,36 @@ pub(super) fn batch(timestamps: &[i64], value_bytes: usize) -> CheckedBatch {
         assert!(builder.append(*timestamp, Some(b"k"), Some(&value), &[]));
     }
     let bytes = builder.build(BatchFields::default());
+    let mut batches = check_records(bytes, &Limits::default()).unwrap();
+    batches.remove(0)
+}
+
+/// A batch of an idempotent producer: that many records from the sequence number on.
+pub(super) fn produced(producer: i64, epoch: i16, sequence: i32, records: usize) -> CheckedBatch {
+    produced_of(producer, epoch, sequence, records, 10)
+}
+
+/// The same with values of that many bytes.
+pub(super) fn produced_of(
+    producer_id: i64,
+    producer_epoch: i16,
+    base_sequence: i32,
+    records: usize,
+    value_bytes: usize,
+) -> CheckedBatch {
+    let mut builder = BatchBuilder::new(1 << 20);
+    for _ in 0..records {
+        assert!(builder.append(1_000, Some(b"k"), Some(&std::vec![7; value_bytes]), &[]));
+    }
+    let producer = Some(ProducerFields {
+        producer_id,
+        producer_epoch,
+        base_sequence,
+    });
+    let bytes = builder.build(BatchFields {
+        producer,
+        ..BatchFields::default()
+    });
     let mut batches = check_records(bytes, &Limits::default()).unwrap();
     batches.remove(0)
 }

@@ -13,6 +13,7 @@
 
 mod install;
 mod judge;
+mod producers;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -30,6 +31,7 @@ use crate::report::Level;
 
 use super::epoch_checkpoint::EpochCheckpoint;
 use super::load_plan::{LoadLog, LoadPlan};
+use super::load_producers::LoadedProducers;
 use super::roll::create_segment;
 use super::scan_segment::{ScanSegment, ScannedSegment};
 use super::tasks::Failure;
@@ -52,6 +54,7 @@ pub(crate) struct Load {
     /// Closed segments whose indexes were built: entries of both, largest timestamp.
     rebuilt: BTreeMap<Offset, (u32, u32, i64)>,
     epochs: EpochCheckpoint,
+    producers: LoadedProducers,
     /// Where the log ends, as far as it was looked at.
     end: Offset,
     files: BTreeMap<Offset, FileId>,
@@ -66,6 +69,7 @@ enum Work {
     Scan(Offset),
     Judge,
     Flush,
+    Producers,
     Finish,
 }
 
@@ -75,6 +79,7 @@ enum Reading {
     Plan,
     Rebuild,
     Scan,
+    Producers,
 }
 
 impl Load {
@@ -91,6 +96,7 @@ impl Load {
             scanned: Vec::new(),
             rebuilt: BTreeMap::new(),
             epochs: EpochCheckpoint::default(),
+            producers: LoadedProducers::default(),
             end: Offset(0),
             files: BTreeMap::new(),
         }
@@ -218,6 +224,7 @@ impl Log {
                         cx.out.push(Effect::Flush { file });
                     }
                 }
+                Work::Producers => self.load_producers(cx),
                 Work::Finish => self.finish_load(cx),
             }
         }
@@ -281,6 +288,9 @@ impl Log {
             (Reading::Plan, Ok(ReadOutput::LoadLog(plan))) => self.planned(cx, *plan),
             (Reading::Rebuild, Ok(ReadOutput::ScanSegment(scan))) => self.rebuilt(cx, *scan),
             (Reading::Scan, Ok(ReadOutput::ScanSegment(scan))) => self.scanned(cx, *scan),
+            (Reading::Producers, Ok(ReadOutput::LoadProducers(found))) => {
+                self.producers_read(cx, *found);
+            }
             (_, Ok(_)) => debug_assert!(false, "a job answers with its own kind of output"),
             (_, Err(error)) => self.load_failed(cx, error),
         }

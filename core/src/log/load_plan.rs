@@ -17,7 +17,7 @@ use crate::input::{DirEntry, DiskError, ReadFiles};
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
 use super::epoch_checkpoint::EpochCheckpoint;
 use super::error::{Damage, DamageKind};
-use super::file_names::{EPOCH_CHECKPOINT, FileName, SegmentFile};
+use super::file_names::{EPOCH_CHECKPOINT, FileName, OF_EACH_SEGMENT, SegmentFile};
 use super::index_builder::{IndexState, IndexedBatch};
 use super::index_file;
 use super::offset_index::{self, OffsetEntry};
@@ -64,6 +64,8 @@ pub struct LoadPlan {
     pub epochs_lost: bool,
     /// After a clean stop: the segment that takes appends, as it was. Nothing needs a scan then.
     pub active: Option<ActiveSegment>,
+    /// Offsets of the producer snapshots there are, rising.
+    pub snapshots: Vec<Offset>,
     /// The epochs and their offsets below the recovery point.
     pub epochs: Vec<(LeaderEpoch, Offset)>,
     /// What is wrong with what was flushed; the log does not load then.
@@ -165,16 +167,21 @@ impl LoadLog {
                 }
                 continue;
             };
+            if file == SegmentFile::Snapshot {
+                plan.snapshots.push(base);
+                continue;
+            }
             let Some(lengths) = segments.get_mut(&base) else {
                 plan.remove.push(self.dir.join(text));
                 continue;
             };
             match file {
-                SegmentFile::Log => {}
+                SegmentFile::Log | SegmentFile::Snapshot => {}
                 SegmentFile::Index => lengths.index = Some(length),
                 SegmentFile::TimeIndex => lengths.time_index = Some(length),
             }
         }
+        plan.snapshots.sort_unstable();
         segments
     }
 
@@ -193,11 +200,8 @@ impl LoadLog {
                 return Some(first);
             }
             segments.remove(&first);
-            plan.remove.extend([
-                SegmentFile::Log.path(&self.dir, first),
-                SegmentFile::Index.path(&self.dir, first),
-                SegmentFile::TimeIndex.path(&self.dir, first),
-            ]);
+            plan.remove
+                .extend(OF_EACH_SEGMENT.map(|file| file.path(&self.dir, first)));
         }
     }
 

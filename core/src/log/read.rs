@@ -171,12 +171,28 @@ impl Log {
     /// Bytes from the beginning of a range up to `limit`, in the range's segment.
     #[must_use]
     pub fn bytes_from(&self, range: &ReadRange, limit: Offset) -> u64 {
-        if !self.is_readable() || range.first_offset < self.log_start_offset {
-            return 0;
-        }
-        self.segment_holding(range.first_offset)
-            .visible_bytes(limit.min(self.acked_end))
-            .saturating_sub(range.range.position.0)
+        self.segment_of_range(range).map_or(0, |segment| {
+            segment
+                .visible_bytes(limit.min(self.acked_end))
+                .saturating_sub(range.range.position.0)
+        })
+    }
+
+    /// The segment of a range. The first batch may begin below the log start, which can lie inside
+    /// it.
+    fn segment_of_range(&self, range: &ReadRange) -> Option<&Segment> {
+        let (_, segment) = self.segments.range(..=range.first_offset).next_back()?;
+        Some(segment)
+    }
+
+    /// Whether a range that was found in an earlier step is still there to be sent: its file may
+    /// have been closed since, by a reopening or by retention.
+    #[must_use]
+    pub fn holds(&self, range: &ReadRange) -> bool {
+        self.is_readable()
+            && self
+                .segment_of_range(range)
+                .is_some_and(|segment| segment.file == Some(range.range.file))
     }
 
     /// Whether `offset` lies in an older segment than the visible end: a waiting fetch then answers
@@ -242,18 +258,24 @@ impl Log {
     /// log cannot be read. It sees what is written, flushed or not.
     #[must_use]
     pub fn replay_job(&self, offset: Offset, limit: Offset) -> Option<ReadJob> {
+        self.replay_records(offset, limit).map(ReadJob::ReadRecords)
+    }
+
+    /// The same, for a job that does more with the records.
+    #[must_use]
+    pub fn replay_records(&self, offset: Offset, limit: Offset) -> Option<ReadRecords> {
         let limit = limit.min(self.written_end().max(self.acked_end));
         if !self.is_readable() || offset >= limit || offset < self.log_start_offset {
             return None;
         }
         let segment = self.segment_holding(offset);
-        Some(ReadJob::ReadRecords(ReadRecords(self.fetch_scan(
+        Some(ReadRecords(self.fetch_scan(
             segment,
             offset,
             limit,
             REPLAY_BYTES,
             true,
-        ))))
+        )))
     }
 
     /// A read of this log's own has ended.

@@ -16,7 +16,7 @@ use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
 use crate::time::Mono;
 
-use super::file_names::SegmentFile;
+use super::file_names::{OF_EACH_SEGMENT, SegmentFile};
 use super::scan_segment::present;
 use super::tasks::Failure;
 use super::time_index::TimeEntry;
@@ -123,6 +123,11 @@ impl Log {
         while let Some((&base, segment)) = self.segments.first_key_value() {
             let below = segment.tail.is_none() && segment.next_offset <= self.log_start_offset;
             if !below {
+                break;
+            }
+            let next = segment.next_offset;
+            if !self.is_covered_by_snapshot(next) {
+                self.want_snapshot();
                 break;
             }
             let segment = self.segments.remove(&base).expect("it was just seen");
@@ -234,9 +239,10 @@ impl Log {
                 break;
             }
             let doomed = self.doomed.pop_front().expect("it was just seen");
-            let remove = [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex]
+            let mut remove = OF_EACH_SEGMENT
                 .map(|file| FileOp::RemoveFile(file.path(&self.dir, doomed.base)))
                 .to_vec();
+            remove.extend(self.drop_snapshots_of(doomed.base));
             self.close_files(cx, doomed.file.into_iter().collect());
             self.start_task(cx, Task::Unlink, vec![remove]);
         }

@@ -19,7 +19,7 @@ use super::file_names::SegmentFile;
 use super::segment::{Mark, NewFiles, Phase, Segment};
 use super::tasks::Failure;
 use super::{Durability, Log, LogState, RecoveryPoint, Task};
-use super::{index_file, offset_index, time_index};
+use super::{index_file, offset_index, producer_snapshot, time_index};
 
 /// Entries of an index that are kept in memory before they are written: at most 10 KiB a log.
 const SPILL_ENTRIES: usize = 512;
@@ -204,12 +204,21 @@ impl Log {
         let mut provisional = None;
         match purpose {
             Purpose::CloseSegment => {
+                tail.is_closing = true;
                 tail.time_tail.extend(tail.index.add_time_entry(base));
                 time_entries = tail.index.time_entries;
             }
             Purpose::CleanStop => provisional = tail.index.clone().add_time_entry(base),
             Purpose::Spill | Purpose::Checkpoint(_) => {}
         }
+        let end = segment.next_offset;
+        let snapshot = match purpose {
+            Purpose::CloseSegment => tail.snapshot.clone(),
+            Purpose::CleanStop if !self.snapshots.contains(&end) => {
+                Some(producer_snapshot::encode(&self.producers))
+            }
+            Purpose::CleanStop | Purpose::Spill | Purpose::Checkpoint(_) => None,
+        };
         let task = IndexTask {
             base,
             offset_entries: up_to.index.offset_entries - segment.offset_entries,
@@ -246,13 +255,23 @@ impl Log {
                 });
             }
         }
-        let mut stages = Vec::new();
+        let mut syncs = Vec::new();
+        let mut dir_syncs = Vec::new();
         if purpose == Purpose::Spill {
             tail.indexes_unsynced = true;
         } else if !writes.is_empty() || tail.indexes_unsynced {
-            stages.push(vec![FileOp::SyncFile(index), FileOp::SyncFile(time_index)]);
+            syncs.extend([FileOp::SyncFile(index), FileOp::SyncFile(time_index)]);
         }
-        stages.insert(0, writes);
+        if let Some(bytes) = snapshot {
+            let path = SegmentFile::Snapshot.path(&dir, end);
+            writes.push(FileOp::WriteFile {
+                path: path.clone(),
+                bytes,
+            });
+            syncs.push(FileOp::SyncFile(path));
+            dir_syncs.push(FileOp::SyncDir(dir));
+        }
+        let stages = vec![writes, syncs, dir_syncs];
         self.start_task(cx, Task::Index(task), stages);
     }
 
@@ -288,7 +307,10 @@ impl Log {
         match task.purpose {
             Purpose::Spill => {}
             Purpose::Checkpoint(mark) => self.move_recovery_point(task.base, mark),
-            Purpose::CloseSegment if tail.full => self.close_segment(task.base),
+            Purpose::CloseSegment if tail.is_closing => {
+                self.snapshots.insert(segment.next_offset);
+                self.close_segment(task.base);
+            }
             Purpose::CloseSegment => {}
             Purpose::CleanStop => {
                 let mark = tail.flushed;

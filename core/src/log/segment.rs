@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
+
 use crate::context::{Context, LogId};
 use crate::effect::{Effect, WriteData};
 use crate::ids::{FileId, FilePath, Offset, Position};
@@ -61,10 +63,15 @@ pub(crate) struct Tail {
     pub(crate) offset_tail: VecDeque<OffsetEntry>,
     /// Entries of the time index that are not in the file yet.
     pub(crate) time_tail: VecDeque<TimeEntry>,
+    /// Whether the last of its index entries are being written, since it is full and flushed. A roll
+    /// that fails meanwhile takes that back: more may follow, of which the entries say nothing.
+    pub(crate) is_closing: bool,
     /// Whether index entries were written but not flushed.
     pub(crate) indexes_unsynced: bool,
     /// Largest timestamp of the first batch.
     pub(crate) first_timestamp: Option<i64>,
+    /// Once it is full: the producers at its end, for the snapshot of the next segment.
+    pub(crate) snapshot: Option<Bytes>,
     /// When the segment began, for records without timestamps.
     pub(crate) created: Wall,
 }
@@ -180,6 +187,8 @@ impl Segment {
         self.next_offset = mark.next_offset;
         self.verified.cut(mark.position);
         tail.full = false;
+        tail.is_closing = false;
+        tail.snapshot = None;
         tail.marks.retain(|m| m.position <= mark.position);
         tail.index = mark.index;
         tail.offset_tail
@@ -198,6 +207,7 @@ impl Tail {
         Self {
             phase,
             full: false,
+            is_closing: false,
             marks: VecDeque::new(),
             written: end,
             flushed: end,
@@ -207,6 +217,7 @@ impl Tail {
             time_tail: VecDeque::new(),
             indexes_unsynced: false,
             first_timestamp: None,
+            snapshot: None,
             created,
         }
     }

@@ -4,6 +4,7 @@ mod append;
 mod failures;
 mod indexes;
 mod model;
+mod producers;
 mod reads;
 mod recovery;
 mod retention;

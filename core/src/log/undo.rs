@@ -11,7 +11,7 @@ use crate::ids::{FileId, Offset, Position};
 use crate::input::DiskError;
 use crate::report::Level;
 
-use super::file_names::SegmentFile;
+use super::file_names::{OF_EACH_SEGMENT, SegmentFile};
 use super::segment::{Mark, NewFiles, Phase};
 use super::tasks::Failure;
 use super::{Log, LogState, Lost, Task};
@@ -26,7 +26,15 @@ pub(crate) struct Undo {
     cut: Option<(FileId, Position)>,
     /// Segments that were begun and are not wanted now.
     remove: Vec<Offset>,
-    running: bool,
+    /// What is being done of it. A write can fail while a failed roll is taken back, so there may be
+    /// more to do when this is over.
+    running: Option<Running>,
+}
+
+/// The part of an undo that is under way.
+#[derive(Debug)]
+struct Running {
+    cuts: Option<FileId>,
 }
 
 impl Log {
@@ -113,6 +121,7 @@ impl Log {
         }
         let end = mark.next_offset;
         self.epochs.truncate(end);
+        self.take_back_producers(end);
         self.recent.cut(end);
         self.note_lost(end, &error);
         if self
@@ -140,7 +149,7 @@ impl Log {
                 self.undo = Some(Undo {
                     cut,
                     remove,
-                    running: false,
+                    running: None,
                 });
             }
         }
@@ -160,13 +169,16 @@ impl Log {
         if self.has_task(|task| matches!(task, Task::Create(_))) {
             return;
         }
-        let Some(undo) = self.undo.as_mut().filter(|undo| !undo.running) else {
+        let Some(undo) = self.undo.as_mut().filter(|undo| undo.running.is_none()) else {
             return;
         };
-        undo.running = true;
+        let (cut, remove) = (undo.cut.take(), core::mem::take(&mut undo.remove));
+        undo.running = Some(Running {
+            cuts: cut.map(|(file, _)| file),
+        });
         let mut ops = Vec::new();
         let mut syncs = Vec::new();
-        if let Some((file, length)) = undo.cut {
+        if let Some((file, length)) = cut {
             ops.push(FileOp::Truncate { file, length });
             // The cut must not be lost: nothing else may ever be written to this segment, and then
             // what was cut would come back with a power loss and lie in the middle of the log.
@@ -181,12 +193,12 @@ impl Log {
                 ));
             }
         }
-        for base in &undo.remove {
-            for file in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
+        for base in &remove {
+            for file in OF_EACH_SEGMENT {
                 ops.push(FileOp::RemoveFile(file.path(&self.dir, *base)));
             }
         }
-        if !undo.remove.is_empty() {
+        if !remove.is_empty() {
             syncs.push(FileOp::SyncDir(self.dir.clone()));
         }
         self.start_task(cx, Task::Undo, vec![ops, syncs]);
@@ -201,11 +213,19 @@ impl Log {
             // Nothing is known of the file any more but what a start would find out.
             return self.begin_reopen(cx, failure.error);
         }
-        if let Some((file, _)) = undo.and_then(|undo| undo.cut)
-            && let Some(tail) = self.segment_of(file).and_then(|s| s.tail.as_mut())
+        let Some(mut undo) = undo else {
+            return;
+        };
+        let cuts = undo.running.take().and_then(|running| running.cuts);
+        if let Some(tail) = cuts
+            .and_then(|file| self.segment_of(file))
+            .and_then(|segment| segment.tail.as_mut())
         {
             // A flush that was queued behind the failed write was dropped.
             tail.flushing = None;
+        }
+        if undo.cut.is_some() || !undo.remove.is_empty() {
+            self.undo = Some(undo);
         }
     }
 }

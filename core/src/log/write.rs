@@ -97,6 +97,7 @@ impl Log {
             Durability::Os => self.written_end(),
         };
         self.acked_end = self.acked_end.max(reached);
+        self.producers.forget_undo(self.acked_end);
         if flushed == self.log_end_offset() {
             self.unflushed_since = None;
         }

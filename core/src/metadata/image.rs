@@ -14,6 +14,8 @@ pub struct Image {
     pub cluster_id: String,
     /// Raised by one at each unclean start.
     pub epoch: i32,
+    /// The first producer id that belongs to no block yet.
+    pub next_producer_id: i64,
     topics: BTreeMap<TopicId, Topic>,
     names: BTreeMap<String, TopicId>,
     configs: BTreeMap<Resource, BTreeMap<String, String>>,
@@ -83,6 +85,10 @@ impl Image {
                 }
             }
             MetadataRecord::Epoch { epoch } => self.epoch = *epoch,
+            // Never back, whatever a log says: an id is not given out twice.
+            MetadataRecord::ProducerIds { next } => {
+                self.next_producer_id = self.next_producer_id.max(*next);
+            }
             MetadataRecord::Snapshot { .. } => {}
         }
     }
@@ -95,6 +101,11 @@ impl Image {
             id: self.cluster_id.clone(),
         });
         records.push(MetadataRecord::Epoch { epoch: self.epoch });
+        if self.next_producer_id > 0 {
+            records.push(MetadataRecord::ProducerIds {
+                next: self.next_producer_id,
+            });
+        }
         for topic in self.topics.values() {
             records.push(MetadataRecord::Topic {
                 id: topic.id,
@@ -194,6 +205,7 @@ mod tests {
             MetadataRecord::RemoveTopic {
                 id: TopicId([2; 16]),
             },
+            MetadataRecord::ProducerIds { next: 3_000 },
         ] {
             image.replay(&record);
         }

@@ -60,6 +60,11 @@ pub enum MetadataRecord {
         /// How many records follow.
         records: i32,
     },
+    /// Producer ids below this are taken: a block of them was set aside.
+    ProducerIds {
+        /// The first id that is free.
+        next: i64,
+    },
     /// The broker started after an unclean end: every partition's leader epoch is raised to this.
     Epoch {
         /// The cluster's epoch.
@@ -94,6 +99,7 @@ const REMOVE_TOPIC: u8 = 4;
 const CONFIG: u8 = 5;
 const EPOCH: u8 = 6;
 const SNAPSHOT: u8 = 7;
+const PRODUCER_IDS: u8 = 8;
 
 impl MetadataRecord {
     /// The record's bytes.
@@ -154,6 +160,10 @@ impl MetadataRecord {
                 out.extend_from_slice(&offset.to_be_bytes());
                 out.extend_from_slice(&records.to_be_bytes());
             }
+            Self::ProducerIds { next } => {
+                out.push(PRODUCER_IDS);
+                out.extend_from_slice(&next.to_be_bytes());
+            }
             Self::Epoch { epoch } => {
                 out.push(EPOCH);
                 out.extend_from_slice(&epoch.to_be_bytes());
@@ -205,6 +215,9 @@ impl MetadataRecord {
             SNAPSHOT => Self::Snapshot {
                 offset: i64::from_be_bytes(rest.array()?),
                 records: i32::from_be_bytes(rest.array()?),
+            },
+            PRODUCER_IDS => Self::ProducerIds {
+                next: i64::from_be_bytes(rest.array()?),
             },
             EPOCH => Self::Epoch {
                 epoch: i32::from_be_bytes(rest.array()?),
@@ -302,6 +315,7 @@ mod tests {
                 value: None,
             },
             MetadataRecord::Epoch { epoch: 5 },
+            MetadataRecord::ProducerIds { next: 1 << 40 },
             MetadataRecord::Snapshot {
                 offset: 7,
                 records: 8,

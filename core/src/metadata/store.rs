@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use super::config::BrokerConfig;
 use super::image::Image;
+use super::producer_ids::ProducerIdBlock;
 use super::record::{MetadataRecord, Resource};
 use super::{replay, snapshot};
 use crate::connection::{Answer, RequestId};
@@ -61,6 +62,7 @@ pub(crate) struct MetadataStore {
     /// Size of the last snapshot, or of one that was made and found not to be worth it.
     live_bytes: u64,
     wanted_log_start: Offset,
+    pub(super) producer_ids: ProducerIdBlock,
 }
 
 /// What waits for records up to an offset.
@@ -417,6 +419,8 @@ impl MetadataStore {
             Some(job) => self.reading = Some(cx.read(Owner::Broker, job)),
             None => {
                 self.image = core::mem::take(&mut self.replayed);
+                // The record of the block in use may be the one that was lost.
+                self.producer_ids = ProducerIdBlock::default();
                 self.current = true;
                 cx.report(
                     Level::Info,

@@ -20,6 +20,7 @@ use crate::broker::{self, State};
 use crate::connection::RequestId;
 use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
+use crate::group::coordinator;
 use crate::ids::{FilePath, LeaderEpoch, OperationId, TopicId};
 use crate::input::DiskError;
 use crate::log::{Log, LogState};
@@ -446,6 +447,7 @@ pub(crate) fn insert_partition(
     let id = log.id();
     state.by_log.insert(id, key);
     let mut partition = Partition::new(partition_name(topic, key.index), log, epoch);
+    partition.holds_groups = topic == coordinator::OFFSETS_TOPIC;
     partition.min_in_sync_replicas = state
         .metadata
         .min_in_sync_replicas(&state.config, key.topic);
@@ -511,6 +513,9 @@ fn evict(state: &mut State, cx: &mut Context<'_>, topic: TopicId) {
         });
         let settled = partition.evict();
         state.spread(cx, settled);
+        if partition.holds_groups {
+            coordinator::partition_gone(state, cx, *key);
+        }
     }
     if let Some(name) = name {
         cx.report(
@@ -518,6 +523,7 @@ fn evict(state: &mut State, cx: &mut Context<'_>, topic: TopicId) {
             "topics",
             format!("deleted: topic={name} id={topic}"),
         );
+        coordinator::topic_deleted(state, cx, &name, topic);
         let indexes: Vec<i32> = keys.iter().map(|key| key.index).collect();
         state.topics.remove(cx, &name, topic, &indexes);
     }

@@ -222,11 +222,11 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
             target.found.error.is_some() || target.found.diverging.is_some() || target.found.hurry
         });
         let enough = fetch.bytes.max(fetch.counted_bytes) >= fetch.min_bytes;
-        if hurry || enough || fetch.expired {
+        if (hurry || enough || fetch.expired) && !fetch.is_stale(state) {
             unpark(state, request, &fetch);
             return state.answer(request, crate::request::answer_fetch(fetch));
         }
-        if !fetch.changed {
+        if !fetch.changed && !fetch.is_stale(state) {
             break;
         }
     }
@@ -277,6 +277,17 @@ impl Found {
 }
 
 impl DelayedFetch {
+    /// Whether a range that was found before a read is not there any more.
+    fn is_stale(&self, state: &State) -> bool {
+        self.targets.iter().any(|target| {
+            let Some(range) = &target.found.range else {
+                return false;
+            };
+            let partition = target.key.and_then(|key| state.partitions.get(&key));
+            partition.is_none_or(|partition| !partition.log.holds(range))
+        })
+    }
+
     /// Adds what was found in the next partition.
     fn add(&mut self) {
         if let Some(target) = self.targets.get(self.next) {

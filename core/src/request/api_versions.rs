@@ -27,7 +27,7 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: &A
 
 /// The answer to a version that is not served, in the form of version 0: which versions are.
 pub(super) fn unsupported_version() -> ApiVersionsResponse {
-    let supported = ApiKey::ApiVersions.advertised();
+    let supported = ApiKey::ApiVersions.versions();
     ApiVersionsResponse {
         error_code: ErrorCode::UNSUPPORTED_VERSION,
         api_keys: alloc::vec![ApiVersion {
@@ -41,13 +41,16 @@ pub(super) fn unsupported_version() -> ApiVersionsResponse {
 }
 
 fn served() -> Vec<ApiVersion> {
-    let entry = |api: &ApiKey| ApiVersion {
-        api_key: api.key(),
-        min_version: api.advertised().min,
-        max_version: api.advertised().max,
-        ..Default::default()
+    let entry = |api: &ApiKey| {
+        let advertised = api.advertised()?;
+        Some(ApiVersion {
+            api_key: api.key(),
+            min_version: advertised.min,
+            max_version: advertised.max,
+            ..Default::default()
+        })
     };
-    ApiKey::ALL.iter().map(entry).collect()
+    ApiKey::ALL.iter().filter_map(entry).collect()
 }
 
 /// KIP-511: letters, digits, dots and dashes, beginning and ending with a letter or digit.

@@ -10,6 +10,7 @@ use super::pending_topics::{PendingBody, PendingTopics};
 use crate::broker::State;
 use crate::connection::RequestId;
 use crate::context::Context;
+use crate::group::coordinator;
 use crate::metadata::topics::{self, Wanted};
 use crate::wire::messages::create_partitions::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
@@ -93,6 +94,15 @@ fn validate(state: &State, asked: &CreatePartitionsTopic) -> Result<Wanted, Refu
         let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
         return Err((error, error.message().to_string()));
     };
+    if coordinator::is_internal(&topic.name) {
+        return Err((
+            ErrorCode::INVALID_REQUEST,
+            format!(
+                "Groups are spread over {} by the number of its partitions, which cannot change.",
+                topic.name
+            ),
+        ));
+    }
     let invalid = |words: String| Err((ErrorCode::INVALID_PARTITIONS, words));
     let (count, current) = (asked.count, topic.partitions);
     if count == current {

@@ -121,7 +121,7 @@ pub(super) fn pending(state: &mut State, id: RequestId, pending: PendingTopics) 
         return match pending.body {
             PendingBody::Create(response) => state.answer(id, response),
             PendingBody::Partitions(response) => state.answer(id, response),
-            PendingBody::Metadata { .. } => {}
+            PendingBody::Metadata { .. } | PendingBody::Coordinator { .. } => {}
         };
     }
     if let Some(deadline) = pending.deadline {

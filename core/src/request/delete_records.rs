@@ -87,6 +87,9 @@ fn raise(
     let partition = state
         .partition(key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    if partition.holds_groups {
+        return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+    }
     partition.check_readable()?;
     let start = partition.log.log_start_offset();
     // What is deleted already is no error.

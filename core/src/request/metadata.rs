@@ -9,6 +9,7 @@ use super::create_topics::{check_name, check_new_partitions, pending};
 use super::pending_topics::{PendingBody, PendingTopics};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
+use crate::group::coordinator;
 use crate::ids::TopicId;
 use crate::log::LogState;
 use crate::metadata::image::Topic;
@@ -84,11 +85,15 @@ fn auto_create(state: &mut State, id: RequestId, place: usize, name: &str) {
     if state.topics.is_creating(name) {
         return state.topics.join(name, id, place);
     }
-    let wanted = Wanted {
-        name: name.to_string(),
-        topic: None,
-        partitions: state.config.num_partitions,
-        configs: Vec::new(),
+    let wanted = if name == coordinator::OFFSETS_TOPIC {
+        coordinator::offsets_topic(state)
+    } else {
+        Wanted {
+            name: name.to_string(),
+            topic: None,
+            partitions: state.config.num_partitions,
+            configs: Vec::new(),
+        }
     };
     topics::create(state, wanted, id, place);
 }
@@ -177,6 +182,7 @@ fn describe(state: &State, topic: &Topic) -> MetadataResponseTopic {
     MetadataResponseTopic {
         name: Some(Str::from(topic.name.as_str())),
         topic_id: topic.id,
+        is_internal: coordinator::is_internal(&topic.name),
         partitions: partitions.collect(),
         ..Default::default()
     }

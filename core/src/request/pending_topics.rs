@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::metadata;
+use super::{find_coordinator, metadata};
 use crate::broker::{State, Timers};
 use crate::connection::RequestId;
 use crate::time::Mono;
 use crate::wire::ErrorCode;
 use crate::wire::messages::create_partitions::CreatePartitionsResponse;
 use crate::wire::messages::create_topics::CreateTopicsResponse;
+use crate::wire::messages::find_coordinator::FindCoordinatorRequest;
 use crate::wire::messages::metadata::MetadataRequestTopic;
 
 /// A request that waits for some creations.
@@ -25,7 +26,13 @@ pub(crate) struct PendingTopics {
 pub(super) enum PendingBody {
     Create(CreateTopicsResponse),
     Partitions(CreatePartitionsResponse),
-    Metadata { asked: Vec<MetadataRequestTopic> },
+    Metadata {
+        asked: Vec<MetadataRequestTopic>,
+    },
+    Coordinator {
+        version: i16,
+        request: FindCoordinatorRequest,
+    },
 }
 
 impl PendingTopics {
@@ -56,7 +63,7 @@ impl PendingTopics {
                 }
             }
             // The answer is made from what there is in the end.
-            PendingBody::Metadata { .. } => {}
+            PendingBody::Metadata { .. } | PendingBody::Coordinator { .. } => {}
         }
     }
 }
@@ -104,7 +111,7 @@ pub(crate) fn expire(state: &mut State, request: RequestId) {
                 topic.error_code = ErrorCode::REQUEST_TIMED_OUT;
             }
         }
-        PendingBody::Metadata { .. } => {}
+        PendingBody::Metadata { .. } | PendingBody::Coordinator { .. } => {}
     }
     state.topics.forget(request);
     finish(state, request);
@@ -121,5 +128,9 @@ fn finish(state: &mut State, request: RequestId) {
         PendingBody::Metadata { asked } => {
             metadata::respond_after_creation(state, request, asked);
         }
+        PendingBody::Coordinator {
+            version,
+            request: body,
+        } => find_coordinator::respond(state, request, version, &body),
     }
 }

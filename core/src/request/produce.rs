@@ -9,6 +9,7 @@ use super::prepared::RecordChecks;
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
+use crate::log::producer_state::ProducerError;
 use crate::log::{AppendError, AppendInfo};
 use crate::partition::PartitionKey;
 use crate::partition::delayed_produce::DelayedProduce;
@@ -127,6 +128,10 @@ fn append(
         .partitions
         .get_mut(&key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    if partition.holds_groups {
+        // What stands there is the broker's own state.
+        return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
+    }
     if acks == -1 && partition.min_in_sync_replicas > IN_SYNC_REPLICAS {
         return Err(ErrorCode::NOT_ENOUGH_REPLICAS.into());
     }
@@ -138,6 +143,10 @@ fn append(
         );
         Refusal::from(error)
     })?;
+    // No transaction can have been begun: InitProducerId gives no id for one.
+    if batches.iter().any(|batch| batch.header.is_transactional()) {
+        return Err(ErrorCode::INVALID_TXN_STATE.into());
+    }
     let info = partition.append_as_leader(cx, &batches);
     let log = partition.log.id();
     state.touch(log);
@@ -207,6 +216,12 @@ impl From<AppendError> for Refusal {
                 AppendError::InvalidTimestamp { .. } => ErrorCode::INVALID_TIMESTAMP,
                 AppendError::RecordWithoutKey { .. } => ErrorCode::INVALID_RECORD,
                 AppendError::LargerThanSegment { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
+                AppendError::Producer(ProducerError::StaleEpoch { .. }) => {
+                    ErrorCode::INVALID_PRODUCER_EPOCH
+                }
+                AppendError::Producer(ProducerError::OutOfOrder { .. }) => {
+                    ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
+                }
                 AppendError::Storage => ErrorCode::KAFKA_STORAGE_ERROR,
             },
             message: Some(error.to_string().into()),

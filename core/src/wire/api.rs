@@ -154,6 +154,24 @@ apis! {
     ListOffsets = 2: ListOffsetsRequest, ListOffsetsResponse;
     /// Brokers, topics and the leaders of partitions.
     Metadata = 3: MetadataRequest, MetadataResponse;
+    /// Store how far a group has read.
+    OffsetCommit = 8: OffsetCommitRequest, OffsetCommitResponse;
+    /// How far groups have read.
+    OffsetFetch = 9: OffsetFetchRequest, OffsetFetchResponse;
+    /// Which broker looks after a group.
+    FindCoordinator = 10: FindCoordinatorRequest, FindCoordinatorResponse;
+    /// Enter a classic group.
+    JoinGroup = 11: JoinGroupRequest, JoinGroupResponse;
+    /// A member of a classic group is alive.
+    Heartbeat = 12: HeartbeatRequest, HeartbeatResponse;
+    /// Members leave a classic group.
+    LeaveGroup = 13: LeaveGroupRequest, LeaveGroupResponse;
+    /// The assignment of a classic group.
+    SyncGroup = 14: SyncGroupRequest, SyncGroupResponse;
+    /// Classic groups and their members.
+    DescribeGroups = 15: DescribeGroupsRequest, DescribeGroupsResponse;
+    /// The groups of the broker.
+    ListGroups = 16: ListGroupsRequest, ListGroupsResponse;
     /// Which APIs the broker has, in which versions.
     ApiVersions = 18: ApiVersionsRequest, ApiVersionsResponse;
     /// Create topics.
@@ -162,6 +180,8 @@ apis! {
     DeleteTopics = 20: DeleteTopicsRequest, DeleteTopicsResponse;
     /// Raise the log start offset.
     DeleteRecords = 21: DeleteRecordsRequest, DeleteRecordsResponse;
+    /// A producer id and its epoch (KIP-98).
+    InitProducerId = 22: InitProducerIdRequest, InitProducerIdResponse;
     /// Where a leader epoch ends (KIP-320).
     OffsetForLeaderEpoch = 23: OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse;
     /// Configs with their values, defaults and sources.
@@ -172,10 +192,18 @@ apis! {
     DescribeLogDirs = 35: DescribeLogDirsRequest, DescribeLogDirsResponse;
     /// Add partitions to topics.
     CreatePartitions = 37: CreatePartitionsRequest, CreatePartitionsResponse;
+    /// Delete groups and their offsets.
+    DeleteGroups = 42: DeleteGroupsRequest, DeleteGroupsResponse;
     /// Change single configs of a resource (KIP-339).
     IncrementalAlterConfigs = 44: IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse;
+    /// Delete single offsets of a group (KIP-496).
+    OffsetDelete = 47: OffsetDeleteRequest, OffsetDeleteResponse;
     /// The brokers and the controller (KIP-700).
     DescribeCluster = 60: DescribeClusterRequest, DescribeClusterResponse;
+    /// Join, stay in, and leave a consumer group (KIP-848).
+    ConsumerGroupHeartbeat = 68: ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse;
+    /// Consumer groups and their members (KIP-848).
+    ConsumerGroupDescribe = 69: ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse;
     /// Resources that have configs (KIP-1142).
     ListConfigResources = 74: ListConfigResourcesRequest, ListConfigResourcesResponse;
     /// Topics page by page (KIP-966).
@@ -183,16 +211,27 @@ apis! {
 }
 
 impl ApiKey {
-    /// The versions that ApiVersions lists.
+    /// Whether the broker answers the API. What it does not answer is refused like an unknown one and
+    /// not advertised, although the codec, and so a client, knows it.
+    #[must_use]
+    pub const fn is_served(self) -> bool {
+        !matches!(
+            self,
+            Self::ConsumerGroupHeartbeat | Self::ConsumerGroupDescribe
+        )
+    }
+
+    /// The versions that ApiVersions lists; `None` if the API is not served.
     ///
     /// They are those that are answered, but for Produce: librdkafka silently turns compression
     /// off unless version 0 is listed, so 0 to 2 are listed and refused (as Kafka does since 4.0,
     /// KAFKA-18659).
     #[must_use]
-    pub const fn advertised(self) -> Versions {
+    pub const fn advertised(self) -> Option<Versions> {
         match self {
-            Self::Produce => Versions::new(0, self.versions().max),
-            _ => self.versions(),
+            Self::Produce => Some(Versions::new(0, self.versions().max)),
+            _ if self.is_served() => Some(self.versions()),
+            _ => None,
         }
     }
 

@@ -130,6 +130,7 @@ const HEADER: Format = Format {
     version: 0,
     flexible: false,
     nullable: true,
+    tagged: false,
 };
 
 /// Writes a response frame, its length first.

@@ -59,6 +59,7 @@ impl Field {
     pub(crate) const fn format(self, message: Format) -> Format {
         Format {
             nullable: self.nullable.contains(message.version),
+            tagged: self.tag.is_some(),
             ..message
         }
     }
@@ -102,7 +103,7 @@ macro_rules! initial {
 macro_rules! message {
     (
         $(#[$doc:meta])*
-        pub message $name:ident ($api:ident, versions $versions:tt, flexible $flexible:tt)
+        pub message $name:ident ($api:ident, versions $versions:tt $(, flexible $flexible:tt)?)
         { $($fields:tt)* }
         $(
             $(#[$struct_doc:meta])*
@@ -122,7 +123,36 @@ macro_rules! message {
             const NAME: &'static str = stringify!($name);
             const API: $crate::wire::api::ApiKey = $crate::wire::api::ApiKey::$api;
             const VERSIONS: $crate::wire::versions::Versions = versions!($versions);
-            const FLEXIBLE: $crate::wire::versions::Versions = versions!($flexible);
+            const FLEXIBLE: $crate::wire::versions::Versions = versions!($($flexible)?);
+        }
+    };
+}
+
+/// A table that is no request or response: `pub data Name (versions [0-3], flexible [2+])`, without
+/// the second where no version is flexible. See [`Versioned`](super::versioned::Versioned).
+macro_rules! data {
+    (
+        $(#[$doc:meta])*
+        pub data $name:ident (versions $versions:tt $(, flexible $flexible:tt)?)
+        { $($fields:tt)* }
+        $(
+            $(#[$struct_doc:meta])*
+            pub struct $struct:ident { $($struct_fields:tt)* }
+        )*
+    ) => {
+        structure! {
+            $(#[$doc])*
+            pub struct $name { $($fields)* }
+        }
+        $(structure! {
+            $(#[$struct_doc])*
+            pub struct $struct { $($struct_fields)* }
+        })*
+
+        impl $crate::wire::versioned::Versioned for $name {
+            const NAME: &'static str = stringify!($name);
+            const VERSIONS: $crate::wire::versions::Versions = versions!($versions);
+            const FLEXIBLE: $crate::wire::versions::Versions = versions!($($flexible)?);
         }
     };
 }
@@ -282,7 +312,7 @@ macro_rules! structure {
                 reader: &mut $crate::wire::reader::Reader,
                 format: $crate::wire::value::Format,
             ) -> Result<Option<Self>, $crate::wire::reader::DecodeError> {
-                if $crate::wire::value::read_marker(reader)? {
+                if $crate::wire::value::read_marker(reader, format)? {
                     $crate::wire::value::Value::read(reader, format).map(Some)
                 } else {
                     Ok(None)
@@ -291,9 +321,9 @@ macro_rules! structure {
 
             fn write_null(
                 writer: &mut $crate::wire::writer::Writer,
-                _: $crate::wire::value::Format,
+                format: $crate::wire::value::Format,
             ) {
-                writer.put_i8(-1);
+                $crate::wire::value::put_absent(writer, format);
             }
 
             fn write_present(

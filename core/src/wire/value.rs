@@ -19,6 +19,8 @@ pub struct Format {
     pub flexible: bool,
     /// Whether the value itself may be null; says nothing about what is inside it.
     pub nullable: bool,
+    /// Whether the value is a tagged field: a struct that is null has another marker there.
+    pub tagged: bool,
 }
 
 impl Format {
@@ -353,10 +355,20 @@ const fn length_bytes(format: Format) -> usize {
 }
 
 /// The byte in front of a nullable struct: whether it is there.
-pub fn read_marker(reader: &mut Reader) -> Result<bool, DecodeError> {
+pub fn read_marker(reader: &mut Reader, format: Format) -> Result<bool, DecodeError> {
     match reader.i8()? {
         1 => Ok(true),
-        -1 => Ok(false),
+        other if other == absent(format) => Ok(false),
         other => Err(DecodeError::new(Malformation::Marker(other))),
     }
+}
+
+/// Writes the byte of a struct that is null.
+pub fn put_absent(writer: &mut Writer, format: Format) {
+    writer.put_i8(absent(format));
+}
+
+/// Kafka marks null by a negative byte in the body of a message, by a varint of 0 in a tagged field.
+const fn absent(format: Format) -> i8 {
+    if format.tagged { 0 } else { -1 }
 }

@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.Type;
@@ -35,7 +36,8 @@ import org.apache.kafka.common.record.internal.SimpleRecord;
  * "nulls", full but with null in every field that may be null; "inner-nulls", the same but with
  * structs and lists of structs left in place, so that what is null inside them shows.
  *
- * Without names it writes the error codes instead: code, name, whether clients try again.
+ * A name with dots is a class, for messages that belong to no API; their version of the header is
+ * "-". Without names it writes the error codes instead: code, name, whether clients try again.
  */
 public class Golden {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -51,18 +53,25 @@ public class Golden {
         }
         var apis = new TreeMap<Short, ApiMessageType>();
         for (String name : names) {
+            if (name.contains(".")) {
+                Message data = (Message) Class.forName(name).getConstructor().newInstance();
+                for (short v = data.lowestSupportedVersion(); v <= data.highestSupportedVersion(); v++) {
+                    write(data, v, "-");
+                }
+                continue;
+            }
             ApiMessageType api = ApiMessageType.valueOf(name);
             apis.put(api.apiKey(), api);
         }
         for (ApiMessageType api : apis.values()) {
-            for (short v = api.lowestSupportedVersion(); v <= api.highestSupportedVersion(true); v++) {
-                write(api.newRequest(), v, api.requestHeaderVersion(v));
-                write(api.newResponse(), v, api.responseHeaderVersion(v));
+            for (short v = api.lowestSupportedVersion(); v <= api.highestSupportedVersion(false); v++) {
+                write(api.newRequest(), v, "" + api.requestHeaderVersion(v));
+                write(api.newResponse(), v, "" + api.responseHeaderVersion(v));
             }
         }
     }
 
-    private static void write(Message defaults, short version, short headerVersion) throws Exception {
+    private static void write(Message defaults, short version, String headerVersion) throws Exception {
         print(defaults, version, headerVersion, "defaults");
         counter = 0;
         Message full = (Message) fill(defaults.getClass());
@@ -169,7 +178,7 @@ public class Golden {
         return any ? message : null;
     }
 
-    private static void print(Message message, short version, short headerVersion, String name)
+    private static void print(Message message, short version, String headerVersion, String name)
             throws Exception {
         byte[] bytes = serialize(message, version);
         if (!Arrays.equals(bytes, serialize(copy(message, version), version))) {
@@ -181,8 +190,8 @@ public class Golden {
             .getMethod("write", message.getClass(), short.class, boolean.class)
             .invoke(null, message, version, false);
         OUT.println(String.join("\t",
-            type.substring(0, type.length() - "Data".length()), "" + version, name,
-            "" + headerVersion, HexFormat.of().formatHex(bytes), json.toString()));
+            type.replaceFirst("Data$", ""), "" + version, name,
+            headerVersion, HexFormat.of().formatHex(bytes), json.toString()));
     }
 
     private static byte[] serialize(Message message, short version) {
@@ -203,7 +212,13 @@ public class Golden {
     private static Object fill(Class<?> type) throws Exception {
         Object struct = type.getConstructor().newInstance();
         for (Method setter : setters(type)) {
-            setter.invoke(struct, value(setter.getGenericParameterTypes()[0]));
+            Object value = value(setter.getGenericParameterTypes()[0]);
+            try {
+                setter.invoke(struct, value);
+            } catch (InvocationTargetException e) {
+                // An unsigned 32-bit integer, which is a long in Java, takes no larger value.
+                setter.invoke(struct, (long) (0x01020300 + counter));
+            }
         }
         return struct;
     }

@@ -46,9 +46,6 @@ fn parse(line: &'static str) -> Golden {
         Some(api) => (api, true),
         None => (name.strip_suffix("Response").unwrap(), false),
     };
-    let bytes: Vec<u8> = (0..hex.len() / 2)
-        .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
-        .collect();
     Golden {
         name,
         api: *ApiKey::ALL.iter().find(|key| key.name() == api).unwrap(),
@@ -56,9 +53,15 @@ fn parse(line: &'static str) -> Golden {
         version: version.parse().unwrap(),
         case,
         header_version: header_version.parse().unwrap(),
-        bytes: bytes.into(),
+        bytes: from_hex(hex),
         json: serde_json::from_str(json).unwrap(),
     }
+}
+
+pub(crate) fn from_hex(hex: &str) -> Bytes {
+    (0..hex.len() / 2)
+        .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
+        .collect()
 }
 
 impl Golden {

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 
 /// Bytes in memory per byte of input, at most. An empty string takes 32 for its one; the worst there
 /// is, arrays of empty topics with an unknown tagged field each, comes to 40.
-const MULTIPLE: usize = 48;
+pub(crate) const MULTIPLE: usize = 48;
 
 /// What decoding anything may take on top.
-const FLOOR: usize = 1024;
+pub(crate) const FLOOR: usize = 1024;
 
 /// Counts what the current thread holds.
 struct Counting;
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// The most memory held at once while `work` runs, beyond what was held before.
-fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
+pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = HELD.get();
     PEAK.set(before);
     let result = work();
@@ -87,7 +87,7 @@ fn survives_as_frame(bytes: Bytes) {
 
 /// Something that happens to honest bytes.
 #[derive(Clone, Debug)]
-enum Mutation {
+pub(crate) enum Mutation {
     Set(prop::sample::Index, u8),
     Truncate(prop::sample::Index),
     Insert(prop::sample::Index, Vec<u8>),
@@ -96,7 +96,7 @@ enum Mutation {
     Bomb(prop::sample::Index, prop::sample::Index),
 }
 
-const BOMBS: [&[u8]; 6] = [
+pub(crate) const BOMBS: [&[u8]; 6] = [
     &[0x7f, 0xff, 0xff, 0xff],
     &[0xff, 0xff, 0xff, 0xff, 0x0f],
     &[0xff, 0xff, 0xff, 0xff, 0x07],
@@ -106,7 +106,7 @@ const BOMBS: [&[u8]; 6] = [
 ];
 
 impl Mutation {
-    fn apply(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn apply(&self, bytes: &mut Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
@@ -129,13 +129,13 @@ impl Mutation {
     }
 }
 
-fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
+pub(crate) fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
     for (byte, value) in bytes[at..].iter_mut().zip(with) {
         *byte = *value;
     }
 }
 
-fn mutation() -> impl Strategy<Value = Mutation> {
+pub(crate) fn mutation() -> impl Strategy<Value = Mutation> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
         (index(), any::<u8>()).prop_map(|(at, value)| Mutation::Set(at, value)),

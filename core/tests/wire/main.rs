@@ -2,6 +2,7 @@
 //! against hostile bytes.
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
+mod data;
 mod frames;
 mod golden;
 mod hostile;

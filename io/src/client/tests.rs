@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use odradek_core::client::{
-    AdminTarget, ClientConfig, ClientError, OffsetReset, OffsetSpec, Outcome, Polled,
+    Acks, AdminTarget, ClientConfig, ClientError, OffsetReset, OffsetSpec, Outcome, Polled,
     ProducerRecord, StartAt, TopicName, TopicPartition,
 };
 use odradek_core::ids::Offset;
@@ -241,6 +241,35 @@ async fn memory_that_is_full_holds_the_sender_back() {
             "none is refused"
         );
     }
+    broker.stop().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_without_acks_are_sent_before_a_close() {
+    // More than a socket takes at once, to somebody who reads slowly.
+    let mut broker = TestBroker::start(TestOptions::os()).unwrap();
+    let mut config = config(&broker);
+    config.producer.acks = Acks::None;
+    config.producer.batch_size = 1 << 19;
+    let client = Client::start(&config).unwrap();
+    create(&client, "orders", 1).await;
+    let producer = client.producer();
+    let topic = TopicName::from("orders");
+    for _ in 0..60 {
+        let record = ProducerRecord::new(&topic, vec![7; 500_000]);
+        drop(producer.send(record).await);
+    }
+    client.close(10 * SECOND).await;
+    let reader = Client::start(&config).unwrap();
+    let mut read = 0;
+    for _ in 0..20 {
+        read = read_all(&reader, "orders", 1).await.len();
+        if read == 60 {
+            break;
+        }
+        tokio::time::sleep(SECOND / 4).await;
+    }
+    assert_eq!(read, 60);
     broker.stop().unwrap();
 }
 

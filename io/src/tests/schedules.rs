@@ -270,7 +270,13 @@ fn connect(driver: &ToyDriver, number: u64, room: usize) -> Arc<ToyClient> {
             readable: None,
         }),
     };
-    driver.open(ConnectionId(number), wire, Endpoint::default(), 2)
+    driver.open(
+        ConnectionId(number),
+        wire,
+        Endpoint::default(),
+        String::new(),
+        2,
+    )
 }
 
 /// What the connection's task does but for reading: goes on where the socket was full.

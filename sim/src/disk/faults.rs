@@ -85,6 +85,9 @@ pub struct DiskFaults {
     rates: DiskRates,
     /// Whether anything fails at all; off once the faults of a run are over.
     pub active: bool,
+    /// Whether a flush says that all is well and does nothing. No fault of the model: a planted bug of
+    /// the simulator, which the oracle must notice.
+    pub lies: bool,
 }
 
 /// What kind of operation takes time.
@@ -103,6 +106,7 @@ impl DiskFaults {
         Self {
             rates,
             active: true,
+            lies: false,
         }
     }
 

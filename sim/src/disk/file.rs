@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+
 /// The kernel writes back in pages.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -32,7 +34,7 @@ pub(super) struct Pending {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// Wrote bytes at `from`.
-    Write(Vec<u8>),
+    Write(Bytes),
     /// Cut or extended: zeros everywhere from `from` to `to`.
     SetLength,
 }
@@ -72,18 +74,18 @@ impl File {
         &self.pending
     }
 
-    pub(super) fn write(&mut self, sequence: u64, position: u64, bytes: &[u8]) {
+    pub(super) fn write(&mut self, sequence: u64, position: u64, bytes: Bytes) {
         if bytes.is_empty() {
             return;
         }
         self.apply(Pending {
             sequence,
-            kind: Kind::Write(bytes.to_vec()),
             lost: false,
             size_after: self.len().max(position + bytes.len() as u64),
             // A write beyond the end leaves a hole of zeros; the hole is part of the growth.
             from: position,
             to: position + bytes.len() as u64,
+            kind: Kind::Write(bytes),
         });
     }
 
@@ -114,22 +116,23 @@ impl File {
         if covered == 0 {
             return;
         }
+        let size = self.pending[covered - 1].size_after;
+        if covered == self.pending.len() && !self.has_lost_pages() {
+            // The usual case, without replaying anything: the file is durable as reads see it. What
+            // no operation touched is the same in both.
+            self.durable.resize(size as usize, 0);
+            let end = self.durable.len();
+            for op in self.pending.drain(..) {
+                let (from, to) = ((op.from as usize).min(end), (op.to as usize).min(end));
+                self.durable[from..to].copy_from_slice(&self.cached[from..to]);
+            }
+            return;
+        }
         let pages: BTreeSet<u64> = self.pending[..covered]
             .iter()
             .filter(|op| !op.lost)
             .flat_map(Pending::pages)
             .collect();
-        let size = self.pending[covered - 1].size_after;
-        if covered == self.pending.len() && !self.has_lost_pages() {
-            // The usual case, without replaying anything.
-            self.durable.resize(size as usize, 0);
-            for page in pages {
-                let (from, to) = page_range(page, self.durable.len());
-                self.durable[from..to].copy_from_slice(&self.cached[from..to]);
-            }
-            self.pending.clear();
-            return;
-        }
         let mut image = self.durable.clone();
         // Bytes beyond the durable size are not there to be replayed on: they read as zeros.
         image.resize(image.len().max(self.reach(covered)), 0);
@@ -163,9 +166,9 @@ impl File {
                     for page in op.pages() {
                         let from = op.from.max(page * PAGE_BYTES);
                         let to = op.to.min((page + 1) * PAGE_BYTES);
-                        let piece = &bytes[(from - op.from) as usize..(to - op.from) as usize];
+                        let piece = bytes.slice((from - op.from) as usize..(to - op.from) as usize);
                         kept.push(Pending {
-                            kind: Kind::Write(piece.to_vec()),
+                            kind: Kind::Write(piece),
                             lost: true,
                             from,
                             to,
@@ -268,7 +271,7 @@ impl Pending {
             return None;
         };
         (self.from < to).then(|| Self {
-            kind: Kind::Write(bytes[..(to - self.from) as usize].to_vec()),
+            kind: Kind::Write(bytes.slice(..(to - self.from) as usize)),
             size_after: self.size_after.min(size),
             to,
             ..*self

@@ -14,11 +14,15 @@ fn path(text: &str) -> FilePath {
     FilePath::from(text)
 }
 
+fn put(disk: &mut Disk, inode: Inode, position: u64, bytes: &[u8]) -> Written {
+    disk.write(inode, position, Bytes::copy_from_slice(bytes))
+}
+
 /// A disk with one durable file `f` of this content.
 fn disk_with(content: &[u8]) -> (Disk, Inode) {
     let mut disk = Disk::new();
     let inode = disk.create_file(&path("f")).unwrap();
-    disk.write(inode, 0, content).unwrap();
+    put(&mut disk, inode, 0, content).unwrap();
     let ticket = disk.call_flush();
     disk.flush(inode, ticket).unwrap();
     disk.sync_dir(&FilePath::root(), ticket).unwrap();
@@ -40,7 +44,7 @@ fn images(tearing: Tearing, build: impl Fn() -> Disk) -> Vec<Option<Vec<u8>>> {
 fn what_was_flushed_is_there_and_what_was_not_may_be_missing() {
     let build = || {
         let (mut disk, inode) = disk_with(b"old");
-        disk.write(inode, 3, b"new").unwrap();
+        put(&mut disk, inode, 3, b"new").unwrap();
         disk
     };
     let images = images(PLAIN, build);
@@ -57,7 +61,7 @@ fn what_was_flushed_is_there_and_what_was_not_may_be_missing() {
 fn a_grown_size_may_persist_over_zeros() {
     let build = || {
         let (mut disk, inode) = disk_with(b"");
-        disk.write(inode, 0, b"data").unwrap();
+        put(&mut disk, inode, 0, b"data").unwrap();
         disk
     };
     assert!(images(PLAIN, build).contains(&Some(vec![0; 4])));
@@ -71,7 +75,7 @@ fn a_grown_size_may_persist_over_garbage_if_the_seed_says_so() {
     };
     let build = || {
         let (mut disk, inode) = disk_with(b"");
-        disk.write(inode, 0, b"data").unwrap();
+        put(&mut disk, inode, 0, b"data").unwrap();
         disk
     };
     let garbage = |i: &Option<Vec<u8>>| {
@@ -86,7 +90,7 @@ fn a_grown_size_may_persist_over_garbage_if_the_seed_says_so() {
 fn a_write_is_torn_at_sectors_and_only_there() {
     let build = || {
         let (mut disk, inode) = disk_with(&[1; 4096]);
-        disk.write(inode, 0, &[2; 4096]).unwrap();
+        put(&mut disk, inode, 0, &[2; 4096]).unwrap();
         disk
     };
     let images = images(PLAIN, build);
@@ -109,7 +113,7 @@ fn harsh_mode_tears_inside_a_sector_but_only_bytes_being_written() {
     };
     let build = || {
         let (mut disk, inode) = disk_with(&[1; 512]);
-        disk.write(inode, 100, &[2; 200]).unwrap();
+        put(&mut disk, inode, 100, &[2; 200]).unwrap();
         disk
     };
     let images = images(tearing, build);
@@ -126,8 +130,8 @@ fn harsh_mode_tears_inside_a_sector_but_only_bytes_being_written() {
 fn the_last_of_overlapping_writes_wins_where_both_persist() {
     let build = || {
         let (mut disk, inode) = disk_with(&[1; 512]);
-        disk.write(inode, 0, &[2; 512]).unwrap();
-        disk.write(inode, 0, &[3; 512]).unwrap();
+        put(&mut disk, inode, 0, &[2; 512]).unwrap();
+        put(&mut disk, inode, 0, &[3; 512]).unwrap();
         disk
     };
     let images = images(PLAIN, build);
@@ -162,9 +166,9 @@ fn a_pending_truncation_may_be_lost() {
 fn a_flush_covers_what_was_done_before_it_was_called() {
     let build = || {
         let (mut disk, inode) = disk_with(b"");
-        disk.write(inode, 0, b"before").unwrap();
+        put(&mut disk, inode, 0, b"before").unwrap();
         let ticket = disk.call_flush();
-        disk.write(inode, 6, b"during").unwrap();
+        put(&mut disk, inode, 6, b"during").unwrap();
         disk.flush(inode, ticket).unwrap();
         disk
     };
@@ -183,7 +187,7 @@ fn a_flushed_file_without_a_flushed_name_may_be_gone() {
     let build = || {
         let mut disk = Disk::new();
         let inode = disk.create_file(&path("f")).unwrap();
-        disk.write(inode, 0, b"data").unwrap();
+        put(&mut disk, inode, 0, b"data").unwrap();
         let ticket = disk.call_flush();
         disk.flush(inode, ticket).unwrap();
         disk
@@ -199,7 +203,7 @@ fn a_name_may_persist_before_its_data() {
     let build = || {
         let mut disk = Disk::new();
         let inode = disk.create_file(&path("f")).unwrap();
-        disk.write(inode, 0, b"data").unwrap();
+        put(&mut disk, inode, 0, b"data").unwrap();
         disk
     };
     assert!(images(PLAIN, build).contains(&Some(Vec::new())));
@@ -210,7 +214,7 @@ fn a_rename_is_atomic_but_not_durable() {
     let build = || {
         let (mut disk, _) = disk_with(b"old");
         let inode = disk.create_file(&path("f.tmp")).unwrap();
-        disk.write(inode, 0, b"new").unwrap();
+        put(&mut disk, inode, 0, b"new").unwrap();
         let ticket = disk.call_flush();
         disk.flush(inode, ticket).unwrap();
         disk.rename(&path("f.tmp"), &path("f")).unwrap();
@@ -248,7 +252,7 @@ fn names_persist_in_order_unless_harsh() {
 fn a_failed_flush_leaves_pages_that_read_well_and_that_the_next_flush_does_not_save() {
     let build = || {
         let (mut disk, inode) = disk_with(&[1; 4096]);
-        disk.write(inode, 4096, &[2; 4096]).unwrap();
+        put(&mut disk, inode, 4096, &[2; 4096]).unwrap();
         let ticket = disk.call_flush();
         disk.fail_flush(inode, ticket, false);
         let again = disk.call_flush();
@@ -268,7 +272,7 @@ fn a_failed_flush_leaves_pages_that_read_well_and_that_the_next_flush_does_not_s
 fn a_failed_flush_may_show_the_old_bytes_at_once_or_after_an_eviction() {
     for shows_old in [true, false] {
         let (mut disk, inode) = disk_with(&[1; 4096]);
-        disk.write(inode, 0, &[2; 4096]).unwrap();
+        put(&mut disk, inode, 0, &[2; 4096]).unwrap();
         let ticket = disk.call_flush();
         disk.fail_flush(inode, ticket, shows_old);
         assert_eq!(
@@ -283,10 +287,10 @@ fn a_failed_flush_may_show_the_old_bytes_at_once_or_after_an_eviction() {
 #[test]
 fn rewriting_the_same_bytes_after_a_failed_flush_saves_them() {
     let (mut disk, inode) = disk_with(&[1; 100]);
-    disk.write(inode, 100, &[2; 8000]).unwrap();
+    put(&mut disk, inode, 100, &[2; 8000]).unwrap();
     let ticket = disk.call_flush();
     disk.fail_flush(inode, ticket, false);
-    disk.write(inode, 100, &[2; 8000]).unwrap();
+    put(&mut disk, inode, 100, &[2; 8000]).unwrap();
     let again = disk.call_flush();
     disk.flush(inode, again).unwrap();
     assert_eq!(disk.durable(&path("f")).unwrap()[100..], [2; 8000]);
@@ -296,10 +300,10 @@ fn rewriting_the_same_bytes_after_a_failed_flush_saves_them() {
 #[test]
 fn a_page_written_again_takes_its_lost_bytes_along_and_others_stay_lost() {
     let (mut disk, inode) = disk_with(b"");
-    disk.write(inode, 0, &[2; 5000]).unwrap();
+    put(&mut disk, inode, 0, &[2; 5000]).unwrap();
     let ticket = disk.call_flush();
     disk.fail_flush(inode, ticket, false);
-    disk.write(inode, 5000, &[3; 10]).unwrap();
+    put(&mut disk, inode, 5000, &[3; 10]).unwrap();
     let again = disk.call_flush();
     disk.flush(inode, again).unwrap();
     let durable = disk.durable(&path("f")).unwrap();
@@ -313,13 +317,13 @@ fn a_page_written_again_takes_its_lost_bytes_along_and_others_stay_lost() {
 #[test]
 fn a_later_write_to_a_saved_page_is_not_undone_by_what_was_lost_before() {
     let (mut disk, inode) = disk_with(b"");
-    disk.write(inode, 0, &[2; 5000]).unwrap();
+    put(&mut disk, inode, 0, &[2; 5000]).unwrap();
     let ticket = disk.call_flush();
     disk.fail_flush(inode, ticket, false);
-    disk.write(inode, 4096, &[4; 904]).unwrap();
+    put(&mut disk, inode, 4096, &[4; 904]).unwrap();
     let ticket = disk.call_flush();
     disk.flush(inode, ticket).unwrap();
-    disk.write(inode, 5000, &[5; 10]).unwrap();
+    put(&mut disk, inode, 5000, &[5; 10]).unwrap();
     let ticket = disk.call_flush();
     disk.flush(inode, ticket).unwrap();
     assert_eq!(disk.durable(&path("f")).unwrap()[4096..5000], [4; 904]);
@@ -330,13 +334,13 @@ fn a_full_disk_writes_what_fits_and_says_so() {
     let (mut disk, inode) = disk_with(b"");
     disk.set_free_bytes(Some(10));
     assert_eq!(
-        disk.write(inode, 0, &[1; 16]),
+        put(&mut disk, inode, 0, &[1; 16]),
         Err((10, DiskErrorKind::NoSpace))
     );
     assert_eq!(disk.cached(&path("f")).unwrap().len(), 10);
     assert_eq!(disk.create_file(&path("g")), Err(DiskErrorKind::NoSpace));
     // What is overwritten needs no room; what is cut gives it back.
-    assert_eq!(disk.write(inode, 0, &[2; 10]), Ok(()));
+    assert_eq!(put(&mut disk, inode, 0, &[2; 10]), Ok(()));
     disk.set_length(inode, 4).unwrap();
     assert_eq!(disk.free_bytes(), Some(6));
 }
@@ -375,7 +379,7 @@ fn a_directory_that_was_not_synced_takes_its_files_with_it() {
         let mut disk = Disk::new();
         disk.create_dir(&path("d")).unwrap();
         let inode = disk.create_file(&path("d/x")).unwrap();
-        disk.write(inode, 0, b"data").unwrap();
+        put(&mut disk, inode, 0, b"data").unwrap();
         let ticket = disk.call_flush();
         disk.flush(inode, ticket).unwrap();
         disk.sync_dir(&path("d"), ticket).unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::{Bytes, BytesMut};
 use odradek_core::effect::{FileOp, WriteData};
 use odradek_core::ids::{FileId, FilePath, OperationId, Position};
 use odradek_core::input::{Completion, DiskError, DiskErrorKind};
@@ -472,7 +473,7 @@ impl Files {
                             let bytes = flat(&data);
                             let done =
                                 choices.between(Subsystem::InFlight, entity, 0, bytes.len() as u64);
-                            let _ = disk.write(inode, position, &bytes[..done as usize]);
+                            let _ = disk.write(inode, position, bytes.slice(..done as usize));
                         }
                         LogWork::Flushing { ticket, .. } => {
                             if choices.between(Subsystem::InFlight, entity, 0, 1) == 1 {
@@ -531,7 +532,7 @@ impl LogFile {
             Ok(inode) => match faults.write(choices, inode, bytes.len()) {
                 Some((done, kind)) => {
                     // As many bytes as were written are there, whatever the call says.
-                    let done = match disk.write(inode, position, &bytes[..done]) {
+                    let done = match disk.write(inode, position, bytes.slice(..done)) {
                         Ok(()) => done,
                         Err((fit, _)) => fit,
                     };
@@ -542,7 +543,7 @@ impl LogFile {
                     Err((done, kind, Some(fault)))
                 }
                 None => disk
-                    .write(inode, position, &bytes)
+                    .write(inode, position, bytes.clone())
                     .map_err(|(done, kind)| (done, kind, Some(DiskFault::NoSpace))),
             },
         };
@@ -632,7 +633,7 @@ impl LogFile {
         let Some(bytes) = cached.get(from as usize..to as usize) else {
             return Err(error(DiskErrorKind::Other, &self.path, "range is short"));
         };
-        let bytes = bytes.to_vec();
+        let bytes = Bytes::copy_from_slice(bytes);
         if bytes.is_empty() {
             return Ok(());
         }
@@ -641,11 +642,11 @@ impl LogFile {
                 outcome
                     .faults
                     .push((DiskFault::WriteError, Some(self.path.clone())));
-                let _ = disk.write(inode, from, &bytes[..done]);
+                let _ = disk.write(inode, from, bytes.slice(..done));
                 Err(error(kind, &self.path, "injected"))
             }
             None => disk
-                .write(inode, from, &bytes)
+                .write(inode, from, bytes)
                 .map_err(|(_, kind)| error(kind, &self.path, "")),
         }
     }
@@ -667,6 +668,9 @@ fn flush_inode(
     choices: &mut Choices,
     outcome: &mut Outcome,
 ) -> Result<(), DiskError> {
+    if faults.lies {
+        return Ok(());
+    }
     let full = disk.free_bytes().is_some();
     let Some(failure) = faults.flush(choices, inode, full) else {
         return disk
@@ -713,7 +717,7 @@ fn finish_sync(
 enum Step {
     CreateDir(FilePath),
     CreateFile(FilePath),
-    WriteAt(FilePath, u64, bytes::Bytes),
+    WriteAt(FilePath, u64, Bytes),
     SetLength(FilePath, u64),
     Rename(FilePath, FilePath),
     RemoveFile(FilePath),
@@ -782,7 +786,7 @@ impl Step {
             Self::CreateFile(path) => disk.create_file(path).map(|_| ()),
             Self::WriteAt(path, position, bytes) => {
                 let inode = disk.lookup(path)?;
-                disk.write(inode, *position, bytes)
+                disk.write(inode, *position, bytes.clone())
                     .map_err(|(_, kind)| kind)
             }
             Self::SetLength(path, length) => {
@@ -814,9 +818,9 @@ fn path_of(op: &FileOp) -> &FilePath {
     }
 }
 
-fn flat(data: &WriteData) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(data.len());
+fn flat(data: &WriteData) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(data.len());
     bytes.extend_from_slice(&data.header);
     bytes.extend_from_slice(&data.records);
-    bytes
+    bytes.freeze()
 }

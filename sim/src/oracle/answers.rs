@@ -18,11 +18,19 @@ use crate::disk::Disk;
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
-        match self
-            .exchanges
-            .last(connection)
-            .map(|request| request.body.clone())
-        {
+        // What is asked all the time changes nothing, and need not be copied.
+        let may_change = |request: &&Request| {
+            !matches!(
+                request.body,
+                RequestBody::Produce(_) | RequestBody::Fetch(_)
+            )
+        };
+        let request = self.exchanges.last(connection).filter(may_change);
+        let request = request.map(|request| request.body.clone());
+        if let Some(request) = &request {
+            self.note_config_changes(request);
+        }
+        match request {
             Some(RequestBody::DeleteTopics(request)) => {
                 let named = request.topics.iter().filter_map(|topic| match &topic.name {
                     Some(name) => Some(name.to_string()),
@@ -119,6 +127,13 @@ impl Oracle {
         response: &ResponseBody,
         disk: &Disk,
     ) {
+        if !matches!(
+            response,
+            ResponseBody::Produce(_) | ResponseBody::Fetch(_) | ResponseBody::ListOffsets(_)
+        ) {
+            // Names of topics, and which topics there are.
+            self.told += 1;
+        }
         match (request, response) {
             (RequestBody::Produce(request), ResponseBody::Produce(response)) => {
                 self.judge_produce(version, request, response, disk);
@@ -155,7 +170,7 @@ impl Oracle {
                     }
                 }
             }
-            _ => {}
+            _ => self.judge_admin(request, response),
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Exchange {
     pub first_since: Option<Mono>,
     /// Whether the broker had to let it wait at the end of a step.
     pub waited: bool,
+    /// For a fetch: the state of [`Oracle::told`](super::Oracle) in which there was too little for it.
+    pub too_little_at: Option<u64>,
 }
 
 impl Exchanges {
@@ -33,6 +35,7 @@ impl Exchanges {
             request: decode_request(frame.clone()).ok(),
             first_since: queue.is_empty().then_some(now),
             waited: false,
+            too_little_at: None,
         });
     }
 

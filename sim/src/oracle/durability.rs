@@ -108,6 +108,7 @@ impl Oracle {
         }
         if let Some(log) = self.models.get_mut(directory) {
             log.acked_end = log.acked_end.max(next);
+            self.told += 1;
         }
     }
 

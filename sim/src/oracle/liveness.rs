@@ -8,6 +8,7 @@ use super::{Check, Oracle};
 impl Oracle {
     /// The last client has read every partition that was there from the beginning.
     pub fn everything_was_read(&mut self, read: &BTreeMap<(String, i32), (i64, i64)>) {
+        self.judge_sends(read);
         for ((topic, partition), (from, to)) in read {
             let directory = directory(topic, *partition);
             let Some(log) = self.models.get(&directory) else {

@@ -28,12 +28,15 @@ struct Wait {
     deadline: Mono,
     min_bytes: u64,
     there: u64,
+    wants: String,
 }
 
 impl Oracle {
     /// A step is over, all its effects are out. `reads_under_way`: a fetch may wait for one of
     /// them.
     pub fn step_over(&mut self, reads_under_way: bool) {
+        // A broker that stops begins nothing new; the stop has a bound of its own.
+        let excused = reads_under_way || self.is_stopping;
         let mut waits = Vec::new();
         for (connection, exchange) in self.exchanges.fetches() {
             exchange.waited = true;
@@ -45,23 +48,32 @@ impl Oracle {
             let RequestBody::Fetch(fetch) = body else {
                 continue;
             };
+            let deadline = deadline_of(since, fetch);
+            let is_late = self.now > deadline.plus_ms(SLACK_MS);
+            // What was too little stays too little until somebody is told more.
+            let is_known = exchange.too_little_at == Some(self.told);
+            if excused || (is_known && !is_late) {
+                continue;
+            }
             let there = bytes_there(
                 &self.models,
                 &self.topic_ids,
                 fetch,
                 header.api_version >= 13,
             );
+            let min_bytes = wanted_bytes(fetch);
+            if there < min_bytes && !is_late {
+                exchange.too_little_at = Some(self.told);
+                continue;
+            }
             waits.push(Wait {
                 connection,
                 since,
-                deadline: since.plus_ms(u64::try_from(fetch.max_wait_ms).unwrap_or(0)),
-                min_bytes: wanted_bytes(fetch),
+                deadline,
+                min_bytes,
                 there,
+                wants: describe(fetch),
             });
-        }
-        // A broker that stops begins nothing new; the stop has a bound of its own.
-        if reads_under_way || self.is_stopping {
-            return;
         }
         for wait in waits {
             let Wait {
@@ -70,21 +82,22 @@ impl Oracle {
                 deadline,
                 min_bytes,
                 there,
+                wants,
             } = wait;
             if there >= min_bytes {
                 self.violate(
                     Check::NoLostWakeup,
                     format!(
                         "the fetch on {connection} waits since {since} for {min_bytes} bytes, and \
-                         {there} bytes of what was acknowledged or shown are there"
+                         {there} bytes of what was acknowledged or shown are there: {wants}"
                     ),
                 );
-            } else if self.now > deadline.plus_ms(SLACK_MS) {
+            } else {
                 self.violate(
                     Check::WakesOnMinBytesOrDeadline,
                     format!(
                         "the fetch on {connection} waits since {since}, and its deadline was \
-                         {deadline}"
+                         {deadline}: {wants}"
                     ),
                 );
             }
@@ -115,7 +128,7 @@ impl Oracle {
         if bytes > 0 {
             self.full_fetches += 1;
         }
-        let deadline = since.plus_ms(u64::try_from(fetch.max_wait_ms).unwrap_or(0));
+        let deadline = deadline_of(since, fetch);
         if exchange.waited && self.now >= deadline {
             self.mark(Mark::FetchEndedByDeadline);
         } else if exchange.waited && bytes > 0 {
@@ -141,7 +154,7 @@ impl Oracle {
                     return true;
                 };
                 match log.batch_of(partition.fetch_offset) {
-                    Some((_, batch)) => Some(&batch.segment) != log.active_segment.as_ref(),
+                    Some((_, batch)) => Some(&batch.segment) != log.newest_segment(),
                     None => partition.fetch_offset < log.end,
                 }
             })
@@ -151,8 +164,9 @@ impl Oracle {
                 Check::WakesOnMinBytesOrDeadline,
                 format!(
                     "a fetch that came at {since} and may wait until {deadline} for {} bytes is \
-                     answered with {bytes}, and {there} are there",
-                    wanted_bytes(fetch)
+                     answered with {bytes}, and {there} are there: {}",
+                    wanted_bytes(fetch),
+                    describe(fetch)
                 ),
             );
         }
@@ -195,11 +209,35 @@ fn bytes_there(
             if log.may_vanish {
                 return None;
             }
-            let bytes = log.bytes_between(partition.fetch_offset, log.promised_end());
             let own = u64::try_from(partition.partition_max_bytes).unwrap_or(0);
-            Some(bytes.min(own))
+            Some(log.bytes_between(partition.fetch_offset, log.promised_end(), own))
         })
         .sum()
+}
+
+fn deadline_of(since: Mono, fetch: &FetchRequest) -> Mono {
+    since.plus_ms(u64::try_from(fetch.max_wait_ms).unwrap_or(0))
+}
+
+/// What a fetch asks for, in words.
+fn describe(fetch: &FetchRequest) -> String {
+    let partitions: Vec<String> = fetch
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(move |p| (topic, p)))
+        .map(|(topic, p)| {
+            format!(
+                "{}-{} from {} at most {}",
+                topic.topic, p.partition, p.fetch_offset, p.partition_max_bytes
+            )
+        })
+        .collect();
+    format!(
+        "min {} max {} of {}",
+        fetch.min_bytes,
+        fetch.max_bytes,
+        partitions.join(", ")
+    )
 }
 
 /// What it takes to wake a fetch: no more than it may be given.

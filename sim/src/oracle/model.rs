@@ -1,7 +1,7 @@
 //! The logs as they should be: what the broker issued, what of it was acknowledged, and what was
 //! shown. Kept from effects and answers alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use odradek_core::ids::FilePath;
@@ -39,8 +39,8 @@ pub struct LogModel {
     pub log_start: i64,
     /// The largest log start that anyone asked for; above `log_start` it may have come true.
     pub log_start_asked: i64,
-    /// The segment opened last.
-    pub active_segment: Option<FilePath>,
+    /// The segments that were created, opened or found in this life, and not removed.
+    pub segments: BTreeSet<FilePath>,
     /// Someone asked for the topic's deletion: it may be gone at any time.
     pub may_vanish: bool,
     /// A flush of it failed in this life.
@@ -124,7 +124,7 @@ impl Models {
             log.lost_power |= death == Some(Death::Power);
             log.flush_failed = false;
             log.checked_end = 0;
-            log.active_segment = None;
+            log.segments.clear();
         }
     }
 }
@@ -159,6 +159,12 @@ impl Rising {
 }
 
 impl LogModel {
+    /// The newest segment. It may be empty, so the last batch does not tell.
+    #[must_use]
+    pub fn newest_segment(&self) -> Option<&FilePath> {
+        self.segments.last()
+    }
+
     /// The batch that holds an offset.
     #[must_use]
     pub fn batch_of(&self, offset: i64) -> Option<(i64, &ModelBatch)> {
@@ -200,14 +206,18 @@ impl LogModel {
         self.acked_end.max(self.visible_end)
     }
 
-    /// Bytes of whole batches from the one that holds `offset` on, below `limit`.
+    /// Bytes of whole batches from the one that holds `offset` on, below `limit`; no more than
+    /// `most`.
     #[must_use]
-    pub fn bytes_between(&self, offset: i64, limit: i64) -> u64 {
+    pub fn bytes_between(&self, offset: i64, limit: i64, most: u64) -> u64 {
         let from = self.batch_of(offset).map_or(offset, |(base, _)| base);
-        self.batches
-            .range(from..)
-            .take_while(|(_, batch)| batch.last_offset < limit)
-            .map(|(_, batch)| batch.bytes.len() as u64)
-            .sum()
+        let mut sum = 0;
+        for batch in self.batches.range(from..).map(|(_, batch)| batch) {
+            if sum >= most || batch.last_offset >= limit {
+                break;
+            }
+            sum += batch.bytes.len() as u64;
+        }
+        sum.min(most)
     }
 }

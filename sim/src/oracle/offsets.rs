@@ -16,19 +16,8 @@ impl Oracle {
         }
         let directory = path.parent();
         let log = self.models.entry(directory.as_str());
-        let rolled = log
-            .active_segment
-            .as_ref()
-            .is_some_and(|active| active.name() < path.name());
-        // While a log is reopened, reads go on, and open segments that are not the newest.
-        let is_newest = log
-            .batches
-            .values()
-            .next_back()
-            .is_none_or(|batch| batch.segment.name() <= path.name());
-        if rolled || (log.active_segment.is_none() && is_newest) {
-            log.active_segment = Some(path.clone());
-        }
+        let rolled = log.newest_segment().is_some_and(|newest| newest < path);
+        log.segments.insert(path.clone());
         if rolled {
             self.mark(Mark::SegmentRolled);
         }
@@ -121,6 +110,8 @@ impl Oracle {
         let Some(log) = self.models.get_mut(directory.as_str()) else {
             return;
         };
+        let is_newest = log.newest_segment().is_none_or(|newest| newest <= path);
+        log.segments.remove(path);
         if log.may_vanish || log.is_loading {
             return;
         }
@@ -138,15 +129,6 @@ impl Oracle {
                 log.add_ghost(*base, batch.bytes);
             }
         }
-        // The newest segment goes when it could not be begun; the others when their records are
-        // deleted.
-        let is_newest = log
-            .active_segment
-            .as_ref()
-            .is_none_or(|active| active.name() <= path.name());
-        if is_newest {
-            log.active_segment = None;
-        }
         let lost = held
             .iter()
             .find(|(base, last)| *last >= allowed && *base < promised);
@@ -163,6 +145,8 @@ impl Oracle {
         }
         if let Some((base, _)) = held.first()
             && *base >= promised
+            // The newest segment goes when it could not be begun; the others when their records are
+            // deleted.
             && is_newest
             && let Some(log) = self.models.get_mut(directory.as_str())
         {

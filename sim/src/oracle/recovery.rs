@@ -6,7 +6,7 @@ use bytes::Bytes;
 use odradek_core::ids::FilePath;
 use odradek_core::log::config::Durability;
 
-use super::model::ModelBatch;
+use super::model::{LogModel, ModelBatch};
 use super::{Check, Mark, Oracle};
 use crate::batch;
 use crate::disk::Disk;
@@ -26,10 +26,24 @@ impl Oracle {
     pub(super) fn expect_recovery(&mut self, disk: &Disk) {
         let settled = self.ever_started;
         for log in self.models.all_mut() {
-            let found = read_log(&log.directory, disk);
-            // Until the first start is over, what there is may be thrown away and made anew.
-            log.predicted_end =
-                (settled && !log.may_vanish && log.log_start_asked == 0).then_some(found.end);
+            log.expect_recovery(settled, disk);
+        }
+    }
+
+    /// A log is about to be read as at a start; at a start it is expected already.
+    pub(super) fn reopening(&mut self, directory: &str, disk: &Disk) {
+        let settled = self.ever_started;
+        if let Some(log) = self.models.get_mut(directory)
+            && !std::mem::replace(&mut log.is_loading, true)
+        {
+            log.expect_recovery(settled, disk);
+        }
+    }
+
+    /// The power goes while no process runs, after a stop that was not clean.
+    pub fn lost_power_after_unclean_stop(&mut self) {
+        for log in self.models.all_mut() {
+            log.lost_power = true;
         }
     }
 
@@ -53,11 +67,13 @@ impl Oracle {
     }
 
     /// A start is over, and these are all the logs there are: others are gone.
-    pub fn only_these_are_left(&mut self, known: &[String], disk: &Disk) {
+    pub fn only_these_are_left(&mut self, known: &[&str], disk: &Disk) {
         let directories: Vec<String> = self
             .models
             .all()
-            .filter(|log| log.is_loading && log.is_users() && !known.contains(&log.directory))
+            .filter(|log| {
+                log.is_loading && log.is_users() && !known.contains(&log.directory.as_str())
+            })
             .map(|log| log.directory.clone())
             .collect();
         for directory in directories {
@@ -75,6 +91,7 @@ impl Oracle {
         if !std::mem::take(&mut log.is_loading) {
             return;
         }
+        self.told += 1;
         let lost_power = std::mem::take(&mut log.lost_power);
         let power_under_os = durability == Durability::Os && lost_power && log.is_users();
         let found = read_log(directory, disk);
@@ -82,6 +99,9 @@ impl Oracle {
             let promised = log.promised_end().max(log.log_start);
             let vanished = log.may_vanish || promised == 0 || !log.is_users();
             self.models.forget(directory);
+            if power_under_os {
+                self.lost_under_os(directory, 0);
+            }
             if !vanished && !power_under_os {
                 self.violate(
                     Check::AckedDurable,
@@ -96,7 +116,8 @@ impl Oracle {
         let promised = log.promised_end();
         let start = log.log_start.max(log.log_start_asked);
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
-        let predicted = log.predicted_end.take();
+        let predicted = log.predicted_end.take().filter(|_| !log.flush_failed);
+        log.segments.extend(found.segments.iter().cloned());
         let mut wrong = None;
         for (base, batch) in &found.batches {
             match log.batches.get(base) {
@@ -136,6 +157,9 @@ impl Oracle {
             log.acked_end = log.acked_end.min(found.end);
             log.visible_end = log.visible_end.min(found.end);
             log.high_watermarks.fall_to(found.end);
+        }
+        if power_under_os && found.end < acked_end.max(visible_end) {
+            self.lost_under_os(directory, found.end);
         }
         if found.end < before {
             self.mark(Mark::TornTailCut);
@@ -191,6 +215,18 @@ impl Oracle {
                 ),
             );
         }
+    }
+}
+
+impl LogModel {
+    /// Until the first start is over, what there is may be thrown away and made anew. Where a failed
+    /// flush left pages that are not on the disk, what reads see can change at any time, also while
+    /// it is recovered.
+    fn expect_recovery(&mut self, settled: bool, disk: &Disk) {
+        let lasts = !disk.has_lost_pages(&self.directory.as_str().into());
+        let may_shrink = self.may_vanish || self.log_start_asked > 0;
+        self.predicted_end =
+            (settled && lasts && !may_shrink).then(|| read_log(&self.directory, disk).end);
     }
 }
 

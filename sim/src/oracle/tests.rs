@@ -80,7 +80,9 @@ impl Scene {
                 records: Bytes::copy_from_slice(&bytes[HEADER_BYTES..]),
             },
         });
-        self.disk.write(self.inode, self.end, &bytes).unwrap();
+        self.disk
+            .write(self.inode, self.end, bytes.clone().into())
+            .unwrap();
         self.end += bytes.len() as u64;
         bytes
     }
@@ -420,7 +422,10 @@ fn a_start_that_loses_keeps_or_invents_too_much() {
     let mut scene = Scene::new();
     scene.acknowledged("a");
     let end = scene.end;
-    scene.disk.write(scene.inode, end, b"torn").unwrap();
+    scene
+        .disk
+        .write(scene.inode, end, b"torn"[..].into())
+        .unwrap();
     scene.restart();
     scene.assert_violates(Check::PrefixRecovery);
 
@@ -429,7 +434,7 @@ fn a_start_that_loses_keeps_or_invents_too_much() {
     let mut invented = one("x");
     invented[..8].copy_from_slice(&1_i64.to_be_bytes());
     let end = scene.end;
-    scene.disk.write(scene.inode, end, &invented).unwrap();
+    scene.disk.write(scene.inode, end, invented.into()).unwrap();
     scene.restart();
     scene.assert_violates(Check::PrefixRecovery);
 }
@@ -491,7 +496,10 @@ fn an_index_that_is_off_by_a_batch() {
     let write = |scene: &mut Scene, name: &str, bytes: &[u8]| {
         let path = FilePath::from("t-0").join(name);
         let inode = scene.disk.create_file(&path).unwrap();
-        scene.disk.write(inode, 0, bytes).unwrap();
+        scene
+            .disk
+            .write(inode, 0, Bytes::copy_from_slice(bytes))
+            .unwrap();
     };
     let times = [&right.times[..], &right.last_time[..]].concat();
     write(&mut scene, "00000000000000000000.index", &right.offsets);

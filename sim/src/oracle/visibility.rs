@@ -28,7 +28,10 @@ impl Oracle {
         let (end, start) = (log.end, log.log_start_asked);
         let before = log.high_watermarks.before(since);
         log.high_watermarks.rise(now, high_watermark);
-        log.visible_end = log.visible_end.max(high_watermark);
+        if high_watermark > log.visible_end {
+            log.visible_end = high_watermark;
+            self.told += 1;
+        }
         if high_watermark < before {
             self.violate(
                 Check::HighWatermarkMonotonic,
@@ -84,7 +87,10 @@ impl Oracle {
         log.log_starts.rise(now, log_start);
         log.log_start = newest.max(log_start);
         // A log start is as good as a high watermark: both are the end of what can be told.
-        log.visible_end = log.visible_end.max(log_start);
+        if log_start > log.visible_end {
+            log.visible_end = log_start;
+            self.told += 1;
+        }
         if log_start > newest {
             self.mark(Mark::LogStartRaised);
         }

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use odradek_core::ids::ConnectionId;
-use odradek_core::wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
+use odradek_core::wire::messages::create_topics::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
 use odradek_core::wire::messages::metadata::MetadataRequest;
 use odradek_core::wire::{ApiKey, ErrorCode, ResponseBody};
 
+use super::administrator::CONFIGS;
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::clock::MILLISECOND;
@@ -14,6 +17,8 @@ use crate::clock::MILLISECOND;
 #[derive(Debug, Default)]
 pub struct Founder {
     session: Session,
+    /// The same whenever it asks again.
+    config: Option<(&'static str, &'static str)>,
     created: bool,
     finishing: bool,
 }
@@ -39,6 +44,15 @@ impl Founder {
                 name: name.as_str().into(),
                 num_partitions: *partitions,
                 replication_factor: 1,
+                configs: self
+                    .config
+                    .iter()
+                    .map(|(name, value)| CreatableTopicConfig {
+                        name: (*name).into(),
+                        value: Some((*value).into()),
+                        ..Default::default()
+                    })
+                    .collect(),
                 ..Default::default()
             })
             .collect();
@@ -53,6 +67,12 @@ impl Founder {
 
 impl Client for Founder {
     fn start(&mut self, cx: &mut ClientContext<'_>) {
+        if cx.chance(200_000) {
+            // The first value of each is a sound one, and the third, if there is one.
+            let (name, values) = cx.pick(CONFIGS);
+            let value = values.get(2).or(values.first());
+            self.config = value.map(|value| (name, *value));
+        }
         self.ask(cx);
     }
 

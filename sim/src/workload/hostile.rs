@@ -13,11 +13,21 @@ use odradek_core::wire::messages::produce::{
 };
 use odradek_core::wire::{ApiKey, Records, RequestBody, RequestHeader};
 
+use super::seen::Id;
 use super::session::{Session, flat};
 use super::{Client, ClientContext};
 use crate::batch::{self, Record};
 use crate::choices::Subsystem;
 use crate::clock::MILLISECOND;
+
+/// The value of every record that a hostile client gets through.
+pub const VALUE: &[u8] = b"from a hostile client";
+
+/// What its records are called.
+pub const ID: Id = Id {
+    producer: u64::MAX,
+    number: 0,
+};
 
 /// Sends garbage, connects again, and does not care for answers.
 #[derive(Debug, Default)]
@@ -110,7 +120,7 @@ fn valid(cx: &mut ClientContext<'_>) -> Bytes {
             let record = Record {
                 timestamp: cx.now.wall.0,
                 key: None,
-                value: Some(b"from a hostile client".to_vec()),
+                value: Some(VALUE.to_vec()),
             };
             let mut records = batch::build(&[record]);
             let at = cx.between(0, records.len() as u64 - 1) as usize;

@@ -12,6 +12,7 @@ use odradek_core::wire::messages::produce::{
 };
 use odradek_core::wire::{Records, ResponseBody};
 
+use super::seen::Seen;
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::batch::{self, Record};
@@ -104,20 +105,31 @@ impl Producer {
                 }
             })
             .collect();
+        cx.saw.push(Seen::Raw {
+            producer: cx.client as u64,
+            up_to: self.last_record,
+        });
         let compression = match dice.below(12) {
             0 => Compression::Gzip,
             1 => Compression::Snappy,
             2 => Compression::Lz4,
             3 => Compression::Zstd,
+            4 => Compression::None,
             _ => return batch::build(&records).into(),
         };
+        let null_header: &[(&[u8], Option<&[u8]>)] = &[(b"", None)];
+        let two_headers: &[(&[u8], Option<&[u8]>)] = &[(b"one", Some(b"")), (b"one", Some(b"2"))];
         let mut builder = BatchBuilder::new(usize::MAX);
         for record in &records {
             let fits = builder.append(
                 record.timestamp,
                 record.key.as_deref(),
                 record.value.as_deref(),
-                &[],
+                match dice.below(4) {
+                    0 => null_header,
+                    1 => two_headers,
+                    _ => &[],
+                },
             );
             assert!(fits, "the batch has no limit");
         }

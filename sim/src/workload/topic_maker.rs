@@ -2,14 +2,17 @@
 //! again under the same name.
 
 use bytes::Bytes;
-use odradek_core::ids::ConnectionId;
-use odradek_core::wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
+use odradek_core::ids::{ConnectionId, TopicId};
+use odradek_core::wire::messages::create_topics::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
 use odradek_core::wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use odradek_core::wire::messages::produce::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
 };
 use odradek_core::wire::{ApiKey, ErrorCode, Records, RequestBody, ResponseBody};
 
+use super::administrator::pick_config;
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::batch::{self, Record};
@@ -21,6 +24,8 @@ pub struct TopicMaker {
     session: Session,
     stage: Stage,
     round: u64,
+    /// The topic's id, where the answer to its creation told.
+    id: Option<TopicId>,
     finishing: bool,
 }
 
@@ -48,6 +53,17 @@ impl TopicMaker {
                         name: name.as_str().into(),
                         num_partitions: cx.pick(&[1, 1, 2]),
                         replication_factor: 1,
+                        configs: (cx.chance(300_000))
+                            .then(|| {
+                                let (name, value) = pick_config(cx);
+                                CreatableTopicConfig {
+                                    name: name.into(),
+                                    value: Some(value.into()),
+                                    ..Default::default()
+                                }
+                            })
+                            .into_iter()
+                            .collect(),
                         ..Default::default()
                     }],
                     timeout_ms: 5_000,
@@ -82,11 +98,19 @@ impl TopicMaker {
             }
             Stage::Delete => {
                 let version = Session::version(cx, ApiKey::DeleteTopics);
-                let request = DeleteTopicsRequest {
-                    topics: vec![DeleteTopicState {
+                let topic = match self.id.filter(|_| cx.chance(500_000)) {
+                    Some(topic_id) => DeleteTopicState {
+                        name: None,
+                        topic_id,
+                        ..Default::default()
+                    },
+                    None => DeleteTopicState {
                         name: Some(name.as_str().into()),
                         ..Default::default()
-                    }],
+                    },
+                };
+                let request = DeleteTopicsRequest {
+                    topics: vec![topic],
                     topic_names: vec![name.as_str().into()],
                     timeout_ms: 5_000,
                     ..Default::default()
@@ -100,7 +124,7 @@ impl TopicMaker {
     fn next(&mut self, cx: &mut ClientContext<'_>, error: ErrorCode) {
         let gone = matches!(
             error,
-            ErrorCode::NONE | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            ErrorCode::NONE | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID
         );
         self.stage = match self.stage {
             Stage::Create if matches!(error, ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS) => {
@@ -109,6 +133,7 @@ impl TopicMaker {
             Stage::Produce if cx.chance(400_000) => Stage::Delete,
             Stage::Delete if gone => {
                 self.round += 1;
+                self.id = None;
                 Stage::Create
             }
             same => same,
@@ -130,7 +155,12 @@ impl Client for TopicMaker {
     fn bytes(&mut self, connection: ConnectionId, bytes: Bytes, cx: &mut ClientContext<'_>) {
         for answer in self.session.receive(cx, connection, &bytes) {
             let error = match answer.body {
-                ResponseBody::CreateTopics(r) => r.topics.first().map(|t| t.error_code),
+                ResponseBody::CreateTopics(r) => r.topics.first().map(|t| {
+                    if !t.error_code.is_error() && t.topic_id != TopicId::default() {
+                        self.id = Some(t.topic_id);
+                    }
+                    t.error_code
+                }),
                 ResponseBody::DeleteTopics(r) => r.responses.first().map(|t| t.error_code),
                 ResponseBody::Produce(r) => r
                     .responses

@@ -53,7 +53,7 @@ impl Trimmer {
 
 impl Client for Trimmer {
     fn start(&mut self, cx: &mut ClientContext<'_>) {
-        cx.after(300 * MILLISECOND, 0);
+        cx.after(60 * MILLISECOND, 0);
     }
 
     fn timer(&mut self, _: u64, cx: &mut ClientContext<'_>) {
@@ -64,7 +64,7 @@ impl Client for Trimmer {
 
     fn bytes(&mut self, connection: ConnectionId, bytes: Bytes, cx: &mut ClientContext<'_>) {
         for _ in self.session.receive(cx, connection, &bytes) {
-            let pause = cx.pause(300 * MILLISECOND);
+            let pause = cx.pause(60 * MILLISECOND);
             cx.after(pause, 0);
         }
     }

@@ -3,17 +3,26 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use odradek_core::ids::ConnectionId;
+use odradek_core::client::{OffsetReset, StartAt, TopicPartition};
+use odradek_core::ids::{ConnectionId, Offset};
+use odradek_core::record::BatchRecords;
 use odradek_core::wire::messages::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use odradek_core::wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
 use odradek_core::wire::{Records, ResponseBody};
 
+use super::seen::{ReadRecord, Seen};
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::batch;
 use crate::clock::MILLISECOND;
+
+/// The number of this reader.
+pub const READER: u64 = u64::MAX;
+
+/// The most that the records of one batch may have.
+const MAX_DECOMPRESSED_BYTES: usize = 100 << 20;
 
 /// Reads everything.
 #[derive(Debug, Default)]
@@ -101,6 +110,11 @@ impl Verifier {
                 let Some(answer) = answer.filter(|answer| !answer.error_code.is_error()) else {
                     return false;
                 };
+                cx.saw.push(Seen::Goes {
+                    reader: READER,
+                    partition: TopicPartition::new(&reading.topic, reading.partition),
+                    to: StartAt::Offset(Offset(answer.offset)),
+                });
                 reading.from = Some(answer.offset);
                 reading.next = answer.offset;
             }
@@ -116,6 +130,7 @@ impl Verifier {
                     Some(Records::Bytes(bytes)) => bytes.clone(),
                     _ => Bytes::new(),
                 };
+                tell(cx, reading, &records);
                 match batch::all(&records).last() {
                     Some(last) => reading.next = last.last_offset + 1,
                     None if answer.high_watermark > reading.next => cx.complaints.push(format!(
@@ -139,9 +154,54 @@ impl Verifier {
     }
 }
 
+/// Tells the oracle of the records in an answer.
+fn tell(cx: &mut ClientContext<'_>, reading: &Reading, answer: &Bytes) {
+    let mut records = Vec::new();
+    for batch in batch::all(answer) {
+        // Its bytes were judged before they were sent; the core reads them.
+        let Ok(batch) = BatchRecords::open(&answer.slice_ref(batch.bytes), MAX_DECOMPRESSED_BYTES)
+        else {
+            return cx.complaints.push(format!(
+                "{}-{}: the batch at {} does not open",
+                reading.topic, reading.partition, batch.base_offset
+            ));
+        };
+        for record in batch.iter() {
+            let Ok(record) = record else {
+                return cx.complaints.push(format!(
+                    "{}-{}: the batch at {} has a record that does not read",
+                    reading.topic,
+                    reading.partition,
+                    batch.header().base_offset
+                ));
+            };
+            if record.offset.0 < reading.next {
+                continue;
+            }
+            let headers = || {
+                record
+                    .headers
+                    .iter()
+                    .map(|header| (header.key, header.value))
+            };
+            let read = ReadRecord::of(record.offset.0, record.key, record.value, headers);
+            records.push(read);
+        }
+    }
+    cx.saw.push(Seen::Read {
+        reader: READER,
+        partition: TopicPartition::new(&reading.topic, reading.partition),
+        records,
+    });
+}
+
 impl Client for Verifier {
     fn start(&mut self, cx: &mut ClientContext<'_>) {
         self.started = true;
+        cx.saw.push(Seen::Reader {
+            reader: READER,
+            reset: OffsetReset::None,
+        });
         self.left = cx
             .catalog
             .topics

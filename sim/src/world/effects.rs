@@ -22,8 +22,7 @@ impl World {
     /// One step of the broker, and its effects.
     pub(super) fn step(&mut self, number: usize, input: Input) {
         self.counts.steps += 1;
-        self.trace
-            .line(self.clock.mono(), format_args!("> {input}"));
+        self.trace.input(self.clock.mono(), &input);
         let now = self.clock.now();
         let Some(broker) = &mut self.nodes[number].broker else {
             return;
@@ -64,7 +63,9 @@ impl World {
                 ),
                 _ => {}
             }
-            known.push(log.dir().as_str().to_owned());
+            if node.accepts {
+                known.push(log.dir().as_str());
+            }
         }
         if node.accepts {
             self.oracle.only_these_are_left(&known, &node.disk);
@@ -73,8 +74,7 @@ impl World {
 
     /// Hands one effect to the host.
     fn issue(&mut self, number: usize, effect: Effect) {
-        self.trace
-            .line(self.clock.mono(), format_args!("< {effect}"));
+        self.trace.effect(self.clock.mono(), &effect);
         let node = &mut self.nodes[number];
         self.oracle.effect(&effect, &node.disk);
         let started = match effect {
@@ -107,6 +107,7 @@ impl World {
             Effect::Report(_) => return,
             Effect::Started => {
                 node.accepts = true;
+                self.counts.recoveries += u64::from(std::mem::take(&mut node.died));
                 return self.oracle.started(&self.nodes[number].disk);
             }
             Effect::Stopped => return self.stopped(number),
@@ -232,7 +233,15 @@ impl World {
             host: "sim".to_owned(),
             port: 9092,
         };
-        self.step(number, Input::Opened { connection, local });
+        let peer = "sim".to_owned();
+        self.step(
+            number,
+            Input::Opened {
+                connection,
+                local,
+                peer,
+            },
+        );
     }
 
     /// Takes the frames that are complete.
@@ -354,6 +363,7 @@ impl World {
             let late = self
                 .choices
                 .exponential(Subsystem::Lateness, life, 100 * MICROSECOND);
+            let late = late + self.planted.lateness_ns();
             let at = Mono(at.0.saturating_add(late));
             self.clock.at(at, Event::Deadline { node: number, life });
         }

@@ -3,6 +3,7 @@
 use odradek_core::broker::Broker;
 use odradek_core::time::Mono;
 
+use crate::bugs::Planted;
 use crate::disk::Disk;
 use crate::disk::faults::DiskFaults;
 use crate::host::connections::Connections;
@@ -29,6 +30,8 @@ pub struct Node {
     pub accepts: bool,
     /// A graceful stop is under way.
     pub is_stopping: bool,
+    /// The last process died; the next start recovers what it left.
+    pub died: bool,
     /// When the process dies, and how.
     pub crash: Option<Crash>,
     /// The deadline that is scheduled.
@@ -49,16 +52,19 @@ pub struct Crash {
 impl Node {
     /// A node with an empty disk.
     #[must_use]
-    pub fn new(swarm: &Swarm) -> Self {
+    pub fn new(swarm: &Swarm, planted: Planted) -> Self {
+        let mut disk_faults = DiskFaults::new(swarm.disk);
+        disk_faults.lies = planted.disk_lies();
         Self {
             broker: None,
             life: 0,
             files: Files::default(),
             connections: Connections::default(),
             disk: Disk::new(),
-            disk_faults: DiskFaults::new(swarm.disk),
+            disk_faults,
             accepts: false,
             is_stopping: false,
+            died: false,
             crash: None,
             deadline: None,
             faults_in_life: 0,

@@ -10,6 +10,9 @@ use crate::choices::{Odds, Subsystem};
 use crate::clock::MILLISECOND;
 use crate::oracle::{Check, Death, Mark};
 
+/// The file that says that a stop was clean.
+const CLEAN: &str = "clean.shutdown";
+
 impl World {
     /// Starts a process on a node.
     pub(super) fn start(&mut self, number: usize) {
@@ -30,7 +33,7 @@ impl World {
         node.broker = Some(Broker::with_bugs(
             self.swarm.broker.clone(),
             seed,
-            self.bugs,
+            self.planted.core,
         ));
         self.counts.starts += 1;
         self.oracle.starting(&self.nodes[number].disk);
@@ -128,6 +131,9 @@ impl World {
         if self.choices.chance(Subsystem::Restart, life, Odds(300_000)) {
             // What was marked clean must survive this too.
             self.counts.power_losses += 1;
+            if self.nodes[number].disk.durable(&CLEAN.into()).is_none() {
+                self.oracle.lost_power_after_unclean_stop();
+            }
             self.lose_power(number);
         }
         self.restart_later(number);
@@ -170,6 +176,7 @@ impl World {
         node.broker = None;
         node.accepts = false;
         node.is_stopping = false;
+        node.died |= death.is_some();
         node.crash = None;
         let files = std::mem::take(&mut node.files);
         files.die(&mut node.disk, &mut self.choices);

@@ -31,6 +31,8 @@ pub struct Options {
     pub settings: Vec<(&'static str, String)>,
     /// Whether its flushes reach the disk.
     pub flushes: Flushes,
+    /// Where it listens; on a free port of the loopback interface if nothing is said.
+    pub listen: Option<SocketAddr>,
 }
 
 impl Options {
@@ -41,6 +43,7 @@ impl Options {
             log_file: folder.join("program.log"),
             settings: Vec::new(),
             flushes: Flushes::Honest,
+            listen: None,
         }
     }
 
@@ -67,6 +70,15 @@ impl Program {
             Some(jars) => start_kafka(Path::new(&jars), options),
             None => start_odradek(options),
         }
+    }
+
+    /// Starts Apache Kafka, whatever the environment says: for what the program's own commands make
+    /// of it.
+    ///
+    /// # Errors
+    /// It did not start: what it logged last.
+    pub fn start_apache_kafka(options: &Options) -> Result<Self, String> {
+        start_kafka(&crate::dump_log::jars(), options)
     }
 
     /// Where it listens.
@@ -145,20 +157,22 @@ pub fn is_kafka() -> bool {
     std::env::var_os("KAFKA_REFERENCE").is_some()
 }
 
-fn start_odradek(options: &Options) -> Result<Program, String> {
+/// The program under test, with no arguments yet.
+pub fn odradek() -> Command {
     let program = std::env::var_os("ODRADEK_BIN").expect(
         "ODRADEK_BIN names the program under test; tests/clients/run builds it and sets this",
     );
-    let mut command = Command::new(program);
+    Command::new(program)
+}
+
+fn start_odradek(options: &Options) -> Result<Program, String> {
+    let listen = options
+        .listen
+        .map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
+    let mut command = odradek();
     command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--durability",
-            "fsync",
-            "--data-dir",
-        ])
+        .args(["serve", "--listen", &listen])
+        .args(["--durability", "fsync", "--data-dir"])
         .arg(&options.data_dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::Consumer;
 use super::assigned::Position;
+use crate::bugs::Bug;
 use crate::client::config::OffsetReset;
 use crate::client::error::ClientError;
 use crate::client::input::{OffsetSpec, TopicName, TopicPartition};
@@ -33,7 +34,14 @@ struct Wanted {
     partitions: Vec<(TopicPartition, u64, Offset, Option<LeaderEpoch>)>,
     /// Bytes already fetched of all partitions that the broker leads.
     buffered_bytes: usize,
+    /// Whether it leads another that will be asked for soon: its records wait for the application,
+    /// its position is being looked up, or it backs off.
+    leaves_out: bool,
 }
+
+/// How long a fetch may wait at the broker if it leaves out a partition that will be asked for soon:
+/// until it is answered, nothing else is fetched from that broker.
+const SHORT_WAIT_MS: u32 = 10;
 
 impl Consumer {
     /// Sends the fetches that can be sent.
@@ -54,7 +62,7 @@ impl Consumer {
                 continue;
             }
             if network.ready(step, Target::Fetcher(node)) {
-                self.send_fetch(step, metadata, network, node, wanted.partitions, room);
+                self.send_fetch(step, metadata, network, node, wanted, room);
             }
         }
     }
@@ -93,6 +101,8 @@ impl Consumer {
                     assigned.fetch_offset,
                     info.leader_epoch,
                 ));
+            } else if !assigned.paused && assigned.position != Position::Lost {
+                wanted.leaves_out = true;
             }
         }
         by_leader
@@ -104,20 +114,21 @@ impl Consumer {
         metadata: &Metadata,
         network: &mut Network,
         node: NodeId,
-        mut wanted: Vec<(TopicPartition, u64, Offset, Option<LeaderEpoch>)>,
+        wanted: Wanted,
         room: usize,
     ) {
         // The broker fills the answer in the order of the request: turning it lets every partition
         // come first in its turn.
-        let turn = self.next_fetch as usize % wanted.len();
-        wanted.rotate_left(turn);
+        let mut partitions = wanted.partitions;
+        let turn = self.next_fetch as usize % partitions.len();
+        partitions.rotate_left(turn);
         let mut fetch = FetchInFlight {
             node,
             topics: BTreeMap::new(),
             partitions: Vec::new(),
         };
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for (partition, generation, offset, epoch) in wanted {
+        for (partition, generation, offset, epoch) in partitions {
             if let Some(assigned) = self.assigned.get_mut(&partition) {
                 assigned.fetching = true;
             }
@@ -146,8 +157,12 @@ impl Consumer {
             fetch.partitions.push((partition, generation, offset));
         }
         let all_have_ids = fetch.topics.values().all(|id| *id != TopicId::ZERO);
+        let mut wait_ms = self.config.fetch_max_wait_ms;
+        if wanted.leaves_out {
+            wait_ms = wait_ms.min(SHORT_WAIT_MS);
+        }
         let body = RequestBody::from(FetchRequest {
-            max_wait_ms: positive(self.config.fetch_max_wait_ms as usize),
+            max_wait_ms: positive(wait_ms as usize),
             min_bytes: positive(self.config.fetch_min_bytes as usize),
             max_bytes: positive(room.min(self.config.fetch_max_bytes as usize)),
             topics,
@@ -157,7 +172,6 @@ impl Consumer {
         let purpose = Some(Purpose::Fetch(self.next_fetch));
         // From version 13 on topics are named by id.
         let within = Versions::new(4, if all_have_ids { i16::MAX } else { 12 });
-        let wait_ms = self.config.fetch_max_wait_ms;
         let target = Target::Fetcher(node);
         match network.send(step, target, purpose, &body, within, wait_ms) {
             Ok(()) => {
@@ -277,8 +291,10 @@ impl Consumer {
         };
         let offset = assigned.fetch_offset;
         assigned.position = match self.config.auto_offset_reset {
-            OffsetReset::Earliest => Position::Unknown(OffsetSpec::Earliest),
-            OffsetReset::Latest => Position::Unknown(OffsetSpec::Latest),
+            OffsetReset::Earliest if !self.bugs.has(Bug::IgnoreResetPolicy) => {
+                Position::Unknown(OffsetSpec::Earliest)
+            }
+            OffsetReset::Latest | OffsetReset::Earliest => Position::Unknown(OffsetSpec::Latest),
             OffsetReset::None => {
                 assigned.complain(ClientError::OffsetOutOfRange { offset });
                 Position::Lost

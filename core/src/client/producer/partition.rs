@@ -103,7 +103,12 @@ impl Partition {
         if self.in_flight.len() >= urgency.max_in_flight {
             return None;
         }
-        let retrying = first.attempts > 0 || self.in_flight.iter().any(|batch| batch.attempts > 1);
+        // The halves of a batch that was too large were not sent before, but others behind it were.
+        let retrying = first.attempts > 0
+            || self
+                .in_flight
+                .iter()
+                .any(|batch| batch.attempts > 1 || batch.ordinal > first.ordinal);
         if retrying && !self.in_flight.is_empty() {
             return None;
         }
@@ -169,6 +174,11 @@ impl Partition {
             .waiting
             .partition_point(|waiting| waiting.ordinal < batch.ordinal);
         self.waiting.insert(place, batch);
+    }
+
+    /// A batch goes behind those that wait, where it does not belong: a planted bug.
+    pub(super) fn put_last(&mut self, batch: Batch) {
+        self.waiting.push_back(batch);
     }
 
     /// Nothing is sent before `at`.

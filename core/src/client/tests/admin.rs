@@ -10,13 +10,14 @@ use crate::wire::messages::{
     DescribeClusterResponse,
 };
 use crate::wire::{ApiKey, RequestBody, ResponseBody};
+use alloc::boxed::Box;
 
 fn ask(world: &mut World, to: AdminTarget, body: impl Into<RequestBody>) -> CommandId {
-    world.command(Command::Admin(AdminRequest {
+    world.command(Command::Admin(Box::new(AdminRequest {
         to,
         body: body.into(),
         timeout_ms: 5_000,
-    }))
+    })))
 }
 
 fn answer_to(world: &World, id: CommandId) -> Option<Result<ResponseBody, ClientError>> {

@@ -1,5 +1,6 @@
 //! Connections, the handshake, metadata.
 
+use alloc::boxed::Box;
 use std::format;
 use std::vec;
 use std::vec::Vec;
@@ -271,11 +272,11 @@ fn after_a_close_nothing_is_left() {
         max_bytes: 1,
         max_wait_ms: 100_000,
     });
-    let admin = world.command(Command::Admin(AdminRequest {
+    let admin = world.command(Command::Admin(Box::new(AdminRequest {
         to: AdminTarget::Broker(NodeId(1)),
         body: DescribeClusterRequest::default().into(),
         timeout_ms: 100_000,
-    }));
+    })));
     let close = world.command(Command::Close { timeout_ms: 5_000 });
     assert!(world.outcome(record).is_none(), "it waits for the record");
     let asked = world.next(ApiKey::Produce);

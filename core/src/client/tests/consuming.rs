@@ -538,3 +538,44 @@ fn a_look_up_that_gets_no_answer_says_why() {
         "{said:?}"
     );
 }
+
+#[test]
+fn a_partition_without_news_does_not_keep_the_others_waiting() {
+    // Until a fetch is answered, nothing else is fetched from its broker. So while the records of
+    // one partition fill its room, another that is at its end must not be waited for at length.
+    let mut world = World::new(|config| {
+        config.consumer.max_partition_fetch_bytes = 100;
+        config.consumer.fetch_max_wait_ms = 500;
+    });
+    let start = StartAt::Offset(Offset(0));
+    world.command(Command::Assign(vec![
+        (partition("orders", 0), start),
+        (partition("orders", 1), start),
+    ]));
+    let asked = world.next(ApiKey::Fetch);
+    assert_eq!(asked.fetch().max_wait_ms, 500, "both are asked for");
+    let large = "x".repeat(200);
+    let batch = stored(0, Compression::None, &[&large]);
+    let mut answer = asked.fetched(ErrorCode::NONE, 9, &batch);
+    for partition in answer.responses.iter_mut().flat_map(|t| &mut t.partitions) {
+        if partition.partition_index == 1 {
+            partition.high_watermark = 0;
+            partition.records = None;
+        }
+    }
+    world.answer(&asked, answer);
+    let asked = world.next(ApiKey::Fetch);
+    let partitions: Vec<i32> = asked.fetch().topics[0]
+        .partitions
+        .iter()
+        .map(|partition| partition.partition)
+        .collect();
+    assert_eq!(partitions, [1], "the other's room is full");
+    assert_eq!(asked.fetch().max_wait_ms, 10);
+    assert_eq!(world.poll().len(), 1);
+    let answer = asked.fetched(ErrorCode::NONE, 0, &Bytes::new());
+    world.answer(&asked, answer);
+    let asked = world.next(ApiKey::Fetch);
+    assert_eq!(asked.fetch().topics[0].partitions.len(), 2);
+    assert_eq!(asked.fetch().max_wait_ms, 500);
+}

@@ -163,6 +163,42 @@ fn several_batches_of_a_partition_in_flight_stop_for_one_that_is_sent_again() {
     );
 }
 
+/// Seed 105 of the simulator.
+#[test]
+fn the_halves_of_a_batch_wait_for_what_was_sent_behind_it() {
+    let mut world = World::new(|config| {
+        config.producer.max_in_flight_batches_per_partition = 2;
+    });
+    world.produce("orders", 0, "x");
+    world.produce("orders", 0, "y");
+    let x = world.next(ApiKey::Produce);
+    let y = world.next(ApiKey::Produce);
+    world.produce("orders", 0, "a");
+    world.produce("orders", 0, "b");
+    let answer = x.produced(Ok(0));
+    world.answer(&x, answer);
+    let both = world.next(ApiKey::Produce);
+    assert_eq!(both.batches(), [(0, strings(&["a", "b"]))]);
+    world.produce("orders", 0, "c");
+    let answer = y.produced(Ok(1));
+    world.answer(&y, answer);
+    let behind = world.next(ApiKey::Produce);
+    assert_eq!(behind.batches(), [(0, strings(&["c"]))]);
+    let answer = both.produced(Err(ErrorCode::MESSAGE_TOO_LARGE));
+    world.answer(&both, answer);
+    assert_eq!(
+        world.count(ApiKey::Produce),
+        0,
+        "it may have to come back too"
+    );
+    let answer = behind.produced(Ok(2));
+    world.answer(&behind, answer);
+    for half in ["a", "b"] {
+        let asked = world.next(ApiKey::Produce);
+        assert_eq!(asked.batches(), [(0, strings(&[half]))]);
+    }
+}
+
 #[test]
 fn partitions_have_their_requests_side_by_side_up_to_the_limit() {
     let mut world = World::new(|config| {

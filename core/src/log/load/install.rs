@@ -106,6 +106,10 @@ impl Log {
         let (id, dir) = (self.id, self.dir.clone());
         self.active_mut().file(cx, id, &dir);
         self.adopt_files(cx, before);
+        self.producers = load.producers.states;
+        self.producers.touch_all(cx.now.mono);
+        self.snapshots = load.plan.snapshots.iter().copied().collect();
+        self.wanted_snapshot = None;
         self.drop_below_log_start(cx);
 
         self.epochs = load.epochs;

@@ -8,7 +8,7 @@ use crate::effect::{Effect, FileOp};
 use crate::ids::{Offset, Position};
 use crate::log::checkpoint::write_epochs;
 use crate::log::error::{Damage, DamageKind};
-use crate::log::file_names::SegmentFile;
+use crate::log::file_names::{OF_EACH_SEGMENT, SegmentFile};
 use crate::log::roll::create_segment;
 use crate::log::{Log, LogError};
 use crate::report::Level;
@@ -52,11 +52,20 @@ impl Log {
         let mut ops = Vec::new();
         for base in gone.iter().rev() {
             ops.push(
-                [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex]
+                OF_EACH_SEGMENT
                     .map(|file| FileOp::RemoveFile(file.path(&self.dir, *base)))
                     .to_vec(),
             );
         }
+        let stray_snapshots = load.take_stray_snapshots();
+        let snapshots_gone = !stray_snapshots.is_empty();
+        let snapshot = |at: Offset| SegmentFile::Snapshot.path(&self.dir, at);
+        ops.push(
+            stray_snapshots
+                .into_iter()
+                .map(|at| FileOp::RemoveFile(snapshot(at)))
+                .collect(),
+        );
         let fresh = load.scanned.is_empty() && load.plan.active.is_none();
         if fresh {
             ops.extend(create_segment(&self.dir, load.end));
@@ -91,7 +100,11 @@ impl Log {
             }
             syncs.extend(self.sync_indexes(scan.base));
         }
-        if !load.scanned.is_empty() || !gone.is_empty() || !load.plan.remove.is_empty() {
+        if !load.scanned.is_empty()
+            || !gone.is_empty()
+            || !load.plan.remove.is_empty()
+            || snapshots_gone
+        {
             syncs.push(FileOp::SyncDir(self.dir.clone()));
         }
         ops.extend([rewrites, cuts, syncs]);
@@ -100,7 +113,7 @@ impl Log {
             ops.extend(write_epochs(&self.dir, &load.epochs));
         }
         load.work
-            .extend([Work::Ops(ops), Work::Flush, Work::Finish]);
+            .extend([Work::Ops(ops), Work::Flush, Work::Producers, Work::Finish]);
         self.load = Some(load);
     }
 

@@ -89,6 +89,69 @@ fn a_full_disk_in_the_middle_of_a_roll_takes_the_roll_back() {
     }
 }
 
+/// Seed 1057 of the simulator: the cut was never made, and the host drops what is written to a file
+/// whose failed write was not cut.
+#[test]
+fn a_write_that_fails_while_a_failed_roll_is_taken_back_is_cut_too() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for _ in 0..3 {
+        h.append(&batch(&[1], 900)).unwrap();
+    }
+    h.complete_disk();
+    // The fourth is under way when the fifth begins a segment whose files cannot be made.
+    h.append(&batch(&[1], 900)).unwrap();
+    h.append(&batch(&[1], 900)).unwrap();
+    h.faults.op = Some("write-file");
+    while h.complete_first("write-file") {}
+    h.faults.op = None;
+    h.faults.space = Some(10);
+    assert!(h.complete_first("write f"));
+    h.faults.space = None;
+    h.complete_disk();
+    assert_eq!(h.log.take_lost().unwrap().from, Offset(3));
+
+    let info = h.append(&batch(&[1], 900)).unwrap();
+    assert_eq!(info.base_offset, Offset(3));
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(4));
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 4);
+}
+
+/// Found by the simulator: the next segment was opened before the end of the one before was flushed,
+/// and what lay there was acknowledged.
+#[test]
+fn what_a_failed_roll_wrote_does_not_close_the_segment_for_the_next_roll() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for _ in 0..3 {
+        h.append(&batch(&[1], 900)).unwrap();
+    }
+    h.complete_disk();
+    // The index entries of the full segment are on their way when its successor cannot be made.
+    h.append(&batch(&[1], 2_000)).unwrap();
+    h.faults.op = Some("write-file");
+    while h.complete_first("write-file") {}
+    h.faults.op = None;
+    while h.complete_first("remove-file") || h.complete_first("sync-dir") {}
+    // There is room for a small batch; a large one rolls again, and this time the files are made.
+    h.append(&batch(&[1], 10)).unwrap();
+    assert!(h.complete_first("write f"));
+    h.append(&batch(&[1], 2_000)).unwrap();
+    while h.complete_first("write-file") || h.complete_first("sync-dir") {}
+    assert!(
+        h.complete_first("write-at"),
+        "the entries are still on their way"
+    );
+    while h.complete_first("write-at") || h.complete_first("sync-file") {}
+    assert_eq!(h.log.high_watermark_limit(), Offset(3), "no flush is over");
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(5));
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 5);
+}
+
 #[test]
 fn a_failed_flush_acknowledges_nothing_and_the_log_reopens() {
     let mut h = Harness::new(roomy(), Durability::Fsync);

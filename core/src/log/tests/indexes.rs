@@ -103,6 +103,10 @@ proptest! {
         h.open(false);
         h.close();
         for (name, bytes) in before {
+            // Of the snapshots of clean stops only the newest stays.
+            if name.ends_with(".snapshot") && !h.names().contains(&name) {
+                continue;
+            }
             prop_assert_eq!(h.file(&name), bytes, "{}", name);
         }
     }

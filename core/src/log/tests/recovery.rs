@@ -378,7 +378,7 @@ fn leftovers_and_strays_are_removed() {
     }
     h.open(false);
     let names = h.names();
-    assert_eq!(names.len(), 7, "{names:?}");
+    assert_eq!(names.len(), 8, "{names:?}");
 }
 
 #[test]

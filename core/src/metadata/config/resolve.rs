@@ -9,6 +9,7 @@ use core::fmt;
 use super::broker_keys::{BROKER_KEYS, broker_key};
 use super::topic_keys::{TOPIC_KEYS, TopicKey, topic_key};
 use super::{InvalidValue, Standing, nearest_key};
+use crate::group::config::GroupConfig;
 use crate::ids::NodeId;
 use crate::input::Endpoint;
 use crate::log::config::{Durability, LogConfig};
@@ -44,6 +45,8 @@ pub struct BrokerConfig {
     pub log: LogConfig,
     /// Size at which the metadata log rolls, in bytes.
     pub metadata_segment_bytes: u64,
+    /// `group.*` and `offset(s).*`.
+    pub groups: GroupConfig,
 }
 
 /// Why the properties were refused.
@@ -91,6 +94,7 @@ impl Default for BrokerConfig {
             properties: BTreeMap::new(),
             log: LogConfig::default(),
             metadata_segment_bytes: 1 << 20,
+            groups: GroupConfig::default(),
         }
     }
 }
@@ -155,11 +159,59 @@ impl BrokerConfig {
                 number("max.request.partition.size.limit"),
                 defaults.max_partitions_per_response,
             ),
-            log: LogConfig::default().with_overrides(|key| static_default(&properties, key)),
+            log: LogConfig {
+                producer_id_expiration_ms: narrow(
+                    number("producer.id.expiration.ms"),
+                    defaults.log.producer_id_expiration_ms,
+                ),
+                ..LogConfig::default()
+            }
+            .with_overrides(|key| static_default(&properties, key)),
+            groups: group_config(|name| number(name)),
             properties,
             ..defaults
         };
         Ok((config, warnings))
+    }
+}
+
+/// The settings of the group coordinator; `number` knows what was set.
+fn group_config(number: impl Fn(&str) -> Option<i64>) -> GroupConfig {
+    let defaults = GroupConfig::default();
+    let minutes = number("offsets.retention.minutes").and_then(|n| u64::try_from(n).ok());
+    GroupConfig {
+        min_session_timeout_ms: narrow(
+            number("group.min.session.timeout.ms"),
+            defaults.min_session_timeout_ms,
+        ),
+        max_session_timeout_ms: narrow(
+            number("group.max.session.timeout.ms"),
+            defaults.max_session_timeout_ms,
+        ),
+        initial_rebalance_delay_ms: narrow(
+            number("group.initial.rebalance.delay.ms"),
+            defaults.initial_rebalance_delay_ms,
+        ),
+        max_size: narrow(number("group.max.size"), defaults.max_size),
+        offset_metadata_max_bytes: narrow(
+            number("offset.metadata.max.bytes"),
+            defaults.offset_metadata_max_bytes,
+        ),
+        offsets_retention_ms: minutes.map_or(defaults.offsets_retention_ms, |minutes| {
+            minutes.saturating_mul(60_000)
+        }),
+        offsets_retention_check_interval_ms: narrow(
+            number("offsets.retention.check.interval.ms"),
+            defaults.offsets_retention_check_interval_ms,
+        ),
+        topic_partitions: narrow(
+            number("offsets.topic.num.partitions"),
+            defaults.topic_partitions,
+        ),
+        topic_segment_bytes: narrow(
+            number("offsets.topic.segment.bytes"),
+            defaults.topic_segment_bytes,
+        ),
     }
 }
 

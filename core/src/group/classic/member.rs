@@ -1,0 +1,69 @@
+//! A member of a classic group.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::connection::RequestId;
+use crate::wire::Str;
+
+/// A protocol that a member offers (an assignor, for consumers), and what the leader needs to know
+/// of the member under it.
+pub(crate) type Protocol = (Str, Bytes);
+
+/// A member.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// `group.instance.id` of a static member (KIP-345).
+    pub(crate) instance_id: Option<Str>,
+    pub(crate) client_id: Str,
+    pub(crate) client_host: Str,
+    pub(crate) rebalance_timeout_ms: u64,
+    pub(crate) session_timeout_ms: u64,
+    /// In the order of its preference.
+    pub(crate) protocols: Vec<Protocol>,
+    /// What the leader gave it; empty before it did.
+    pub(crate) assignment: Bytes,
+    /// Whether it has not been through a rebalance yet.
+    pub(super) is_new: bool,
+    /// Whether it has joined the rebalance that is under way.
+    pub(super) join: Joining,
+    /// Its SyncGroup that waits for the leader's.
+    pub(super) sync: Option<RequestId>,
+}
+
+/// Whether a member has joined a rebalance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joining {
+    No,
+    /// Its JoinGroup waits.
+    Waits(RequestId),
+    /// Its JoinGroup waited until its connection closed. It counts as joined until its session ends,
+    /// and may join again with its id.
+    Gone,
+}
+
+impl Member {
+    /// What it offers under a protocol.
+    pub(crate) fn metadata(&self, protocol: &str) -> Option<&Bytes> {
+        let mut offered = self.protocols.iter();
+        offered
+            .find(|(name, _)| *name == protocol)
+            .map(|(_, metadata)| metadata)
+    }
+
+    /// Bytes that it holds, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        let protocols = self.protocols.iter();
+        128 + self.client_id.len()
+            + self.client_host.len()
+            + self.assignment.len()
+            + protocols
+                .map(|(name, metadata)| 32 + name.len() + metadata.len())
+                .sum::<usize>()
+    }
+
+    pub(super) fn has_joined(&self) -> bool {
+        self.join != Joining::No
+    }
+}

@@ -1,0 +1,206 @@
+//! The groups of one partition of `__consumer_offsets`.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::classic::{ClassicGroup, ClassicState};
+use super::offsets::{CommittedOffset, Offsets};
+use crate::connection::RequestId;
+use crate::ids::{Offset, OperationId};
+use crate::partition::PartitionKey;
+use crate::time::{Mono, Now};
+use crate::wire::coordinator_records::CoordinatorRecord;
+use crate::wire::{ErrorCode, Str};
+
+/// A shard.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(super) key: PartitionKey,
+    pub(super) phase: Phase,
+    pub(super) groups: BTreeMap<Str, Group>,
+    /// Where the next record goes.
+    pub(super) end: Offset,
+    /// Everything below is durable.
+    pub(super) durable: Offset,
+    /// Who waits until everything below an offset is durable.
+    pub(super) waits: BTreeSet<(Offset, RequestId)>,
+}
+
+/// Whether the groups are what the log says.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// To be read from the log, as soon as that can be read.
+    Unread,
+    /// Being read.
+    Loading(OperationId),
+    /// In service.
+    Active,
+    /// The log holds something that cannot be read. Out of service until a person does something.
+    Damaged,
+}
+
+/// A group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) kind: GroupKind,
+    pub(crate) offsets: Offsets,
+    /// The log's end after the last record about it.
+    pub(super) mark: Offset,
+    /// Under which time it stands in the order of deadlines.
+    pub(super) armed: Option<Mono>,
+}
+
+/// What protocol its members speak.
+#[derive(Debug)]
+pub(crate) enum GroupKind {
+    /// The classic one; also a group without members that only stores offsets.
+    Classic(ClassicGroup),
+}
+
+impl Shard {
+    pub(super) const fn new(key: PartitionKey) -> Self {
+        Self {
+            key,
+            phase: Phase::Unread,
+            groups: BTreeMap::new(),
+            end: Offset(0),
+            durable: Offset(0),
+            waits: BTreeSet::new(),
+        }
+    }
+
+    /// Whether its groups can be asked.
+    pub(super) const fn check(&self) -> Result<(), ErrorCode> {
+        match self.phase {
+            Phase::Active => Ok(()),
+            Phase::Unread | Phase::Loading(_) => Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+            Phase::Damaged => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+        }
+    }
+
+    /// Until where the log must be durable for what is said of a group to hold: for a group that is
+    /// not there, all of it, since its end may be what is on its way.
+    pub(crate) fn mark_of(&self, group: &str) -> Offset {
+        self.groups.get(group).map_or(self.end, |group| group.mark)
+    }
+
+    /// Applies a record. `live` is whether it was appended just now: then what it says of members is
+    /// where it comes from, and only offsets and ends take effect.
+    pub(super) fn replay(&mut self, now: Now, record: CoordinatorRecord, end: Offset, live: bool) {
+        match record {
+            CoordinatorRecord::OffsetCommit(key, Some(value)) => {
+                let group = self.group_or_new(now, &key.group);
+                group.mark = end;
+                let mut offset = CommittedOffset::from(value);
+                if live {
+                    offset.metadata = offset.metadata.detach();
+                }
+                group.offsets.insert(&key.topic, key.partition, offset);
+            }
+            CoordinatorRecord::OffsetCommit(key, None) => {
+                if let Some(group) = self.groups.get_mut(&key.group) {
+                    group.mark = end;
+                    group.offsets.remove(&key.topic, key.partition);
+                }
+            }
+            CoordinatorRecord::GroupMetadata(key, Some(value)) => {
+                let group = self.group_or_new(now, &key.group);
+                group.mark = end;
+                if !live {
+                    group.kind = GroupKind::Classic(ClassicGroup::restore(now, value));
+                }
+            }
+            CoordinatorRecord::GroupMetadata(key, None) => {
+                if live {
+                    self.groups.remove(&key.group);
+                } else if let Some(group) = self.groups.get_mut(&key.group) {
+                    // Its offsets have tombstones of their own; a commit behind this record is of a
+                    // new group.
+                    group.kind = GroupKind::Classic(ClassicGroup::new(now));
+                    group.mark = end;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The group, made if it is not there.
+    pub(super) fn group_or_new(&mut self, now: Now, id: &Str) -> &mut Group {
+        if !self.groups.contains_key(id) {
+            let group = Group {
+                kind: GroupKind::Classic(ClassicGroup::new(now)),
+                offsets: Offsets::default(),
+                mark: Offset(0),
+                armed: None,
+            };
+            self.groups.insert(id.detach(), group);
+        }
+        self.groups
+            .get_mut(id)
+            .expect("it was there or was just made")
+    }
+
+    /// Everything is read: what nothing is left of goes, and the members' sessions begin.
+    pub(super) fn loaded(&mut self, now: Now) {
+        self.groups.retain(|_, group| !group.is_nothing());
+        for group in self.groups.values_mut() {
+            match &mut group.kind {
+                GroupKind::Classic(classic) => classic.begin_sessions(now),
+            }
+        }
+        self.phase = Phase::Active;
+    }
+
+    /// Takes those whose wait is over: `durable` says up to where.
+    pub(super) fn take_durable(&mut self, durable: Offset) -> Vec<RequestId> {
+        self.durable = self.durable.max(durable);
+        let mut done = Vec::new();
+        while let Some((offset, request)) = self.waits.first().copied() {
+            if offset > self.durable {
+                break;
+            }
+            self.waits.pop_first();
+            done.push(request);
+        }
+        done
+    }
+}
+
+impl Group {
+    /// Whether neither members nor offsets nor a generation is there to remember.
+    pub(super) fn is_nothing(&self) -> bool {
+        match &self.kind {
+            GroupKind::Classic(classic) => {
+                classic.is_vacant() && classic.generation_id() == 0 && self.offsets.is_empty()
+            }
+        }
+    }
+
+    /// Whether nobody is in it, nor was given an id to come back with.
+    pub(super) fn is_vacant(&self) -> bool {
+        match &self.kind {
+            GroupKind::Classic(classic) => classic.is_vacant(),
+        }
+    }
+
+    /// Whether nobody is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.kind {
+            GroupKind::Classic(classic) => classic.state() == ClassicState::Empty,
+        }
+    }
+
+    /// What it holds, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        let members = match &self.kind {
+            GroupKind::Classic(classic) => classic.bytes(),
+        };
+        members + self.offsets.bytes()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Mono> {
+        match &self.kind {
+            GroupKind::Classic(classic) => classic.next_deadline(),
+        }
+    }
+}
