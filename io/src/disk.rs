@@ -6,8 +6,8 @@
 
 pub(crate) mod descriptors;
 mod error;
-mod flush;
-mod read_files;
+pub(crate) mod flush;
+pub(crate) mod read_files;
 #[cfg(test)]
 mod tests;
 
@@ -152,6 +152,17 @@ impl Disk {
         job.run(&mut DiskReader::new(self))
     }
 
+    /// Runs a read job whose reads are few if the page cache has all of them; `None` if it has not,
+    /// or if the job is one that may take long.
+    pub(crate) fn read_warm(&self, job: &ReadJob) -> Option<Result<ReadOutput, DiskError>> {
+        if !matches!(job, ReadJob::FetchScan(_)) {
+            return None;
+        }
+        let mut reader = DiskReader::warm(self);
+        let result = job.run(&mut reader);
+        (!reader.is_cold()).then_some(result)
+    }
+
     /// Where a path of the core is.
     pub(crate) fn path(&self, path: &FilePath) -> PathBuf {
         if path.as_str().is_empty() {
@@ -195,7 +206,7 @@ fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Writes all of `slices` from `position` on. On failure: how many bytes are written.
-fn write_all_vectored_at(
+pub(crate) fn write_all_vectored_at(
     file: &File,
     slices: &mut [IoSlice<'_>],
     position: u64,

@@ -92,6 +92,9 @@ pub(crate) trait Host: Send + Sync + 'static {
     fn manage(&self, op: &FileOp) -> Result<(), DiskError>;
     /// Runs a job; blocks.
     fn read(&self, job: &ReadJob) -> Result<ReadOutput, DiskError>;
+    /// Runs a job if it is short and the disk is not needed for it, since all it reads is in the
+    /// page cache; `None` if a thread that may block must run it.
+    fn read_warm(&self, job: &ReadJob) -> Option<Result<ReadOutput, DiskError>>;
 
     /// Sends as much as the socket takes without blocking, taking what is sent out of `queue`.
     fn send(&self, socket: &Self::Socket, queue: &mut VecDeque<Outgoing<Self::Pin>>) -> Sent;
@@ -127,6 +130,8 @@ pub(crate) struct Driver<G: Guest, H: Host> {
     pub(crate) budget: Arc<Budget>,
     flushers: WorkerPool<Arc<LogFile<H>>>,
     workers: WorkerPool<Job<H>>,
+    /// See [`FileQueue::new`].
+    gather_bytes: usize,
     /// Nothing is handled or carried out any more.
     dead: AtomicBool,
 }
@@ -162,7 +167,8 @@ enum Job<H: Host> {
 /// What a step left to the thread that brought its input.
 struct Work<H: Host> {
     files: Vec<Arc<LogFile<H>>>,
-    connections: VecDeque<Arc<Client<H>>>,
+    reads: VecDeque<(OperationId, Box<ReadJob>)>,
+    connections: Vec<Arc<Client<H>>>,
 }
 
 impl<G: Guest, H: Host> Driver<G, H> {
@@ -172,6 +178,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
         host: H,
         budget: Budget,
         threads: Threads,
+        gather_bytes: usize,
         recorder: Option<Box<dyn Recorder<G::Input>>>,
     ) -> io::Result<Arc<Self>> {
         let mut failure = None;
@@ -204,6 +211,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 budget: Arc::new(budget),
                 flushers,
                 workers,
+                gather_bytes,
                 dead: AtomicBool::new(false),
             }
         });
@@ -276,7 +284,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
     /// Goes on with the responses of a connection, because its socket is writable again.
     pub(crate) fn send(&self, client: &Arc<Client<H>>) {
         let mut work = Work::new();
-        work.connections.push_back(client.clone());
+        work.connections.push(client.clone());
         self.carry_out(work);
     }
 
@@ -376,7 +384,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
             }
             Effect::Open { file, path, length } => {
                 let handle = self.host.bind(path);
-                let queue = Arc::new(FileQueue::new(file, handle, length));
+                let queue = Arc::new(FileQueue::new(file, handle, length, self.gather_bytes));
                 let known = state.files.insert(file, queue);
                 assert!(known.is_none(), "{file} was opened twice");
             }
@@ -408,7 +416,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 }
                 op => self.workers.push(Job::Manage(operation, op)),
             },
-            Effect::Read { operation, job } => self.workers.push(Job::Read(operation, job)),
+            Effect::Read { operation, job } => work.reads.push_back((operation, job)),
             Effect::Report(report) => self.host.report(&report),
             Effect::Started => self.host.signal(Signal::Started),
             Effect::Stopped => self.host.signal(Signal::Stopped),
@@ -439,12 +447,16 @@ impl<G: Guest, H: Host> Driver<G, H> {
         }
     }
 
-    /// Does what is cheap, and what follows from it, until nothing is left.
+    /// Does what is cheap, and what follows from it, until nothing is left. The connection that got
+    /// its answer last is served first: a consumer that waited for a record is waked by the answer
+    /// to its producer, and should not wait for that to be sent.
     fn carry_out(&self, mut work: Work<H>) {
         loop {
             if let Some(file) = work.files.pop() {
                 self.run_file(&file, &mut work);
-            } else if let Some(client) = work.connections.pop_front() {
+            } else if let Some((operation, job)) = work.reads.pop_front() {
+                self.run_read(operation, job, &mut work);
+            } else if let Some(client) = work.connections.pop() {
                 self.run_outbox(&client);
             } else {
                 return;
@@ -474,6 +486,17 @@ impl<G: Guest, H: Host> Driver<G, H> {
                     self.handle(state, Input::Disk(completion).into(), work);
                 }
             });
+        }
+    }
+
+    /// Reads what is in the page cache; for anything else a thread waits.
+    fn run_read(&self, operation: OperationId, job: Box<ReadJob>, work: &mut Work<H>) {
+        let guard = StopOnPanic(self);
+        let read = self.host.read_warm(&job);
+        drop(guard);
+        match read {
+            Some(result) => self.complete(Completion::Read { operation, result }, work),
+            None => self.workers.push(Job::Read(operation, job)),
         }
     }
 
@@ -544,7 +567,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 let mut queue = client.outbox.go_on_sending();
                 self.host.warm_up(&mut queue);
                 if self.send_queue(&client, queue) == AfterSending::Again {
-                    work.connections.push_back(client);
+                    work.connections.push(client);
                 }
             }
         }
@@ -569,17 +592,18 @@ impl<H: Host> Work<H> {
     const fn new() -> Self {
         Self {
             files: Vec::new(),
-            connections: VecDeque::new(),
+            reads: VecDeque::new(),
+            connections: Vec::new(),
         }
     }
 
     fn connection(&mut self, client: &Arc<Client<H>>) {
         if !self
             .connections
-            .back()
+            .last()
             .is_some_and(|last| Arc::ptr_eq(last, client))
         {
-            self.connections.push_back(client.clone());
+            self.connections.push(client.clone());
         }
     }
 

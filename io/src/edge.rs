@@ -153,6 +153,10 @@ impl Host for Edge {
         self.disk.read(job)
     }
 
+    fn read_warm(&self, job: &ReadJob) -> Option<Result<ReadOutput, DiskError>> {
+        self.disk.read_warm(job)
+    }
+
     fn send(&self, socket: &Socket, queue: &mut VecDeque<Outgoing<Arc<OpenFile>>>) -> Sent {
         socket.touch();
         send::send(socket.stream.as_ref(), queue)

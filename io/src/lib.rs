@@ -19,6 +19,8 @@ mod hand_over;
 pub mod recorder;
 mod sync;
 
+#[cfg(all(target_os = "linux", not(feature = "shuttle")))]
+pub mod bare;
 #[cfg(not(feature = "shuttle"))]
 mod buffer_pool;
 #[cfg(not(feature = "shuttle"))]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use odradek_core::log::Durability;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Bounds of one server.
@@ -22,7 +23,14 @@ pub struct Limits {
     pub max_idle: Duration,
     /// How many log files are kept open.
     pub max_open_files: usize,
+    /// While a log file is being flushed, small writes wait for the end of the flush until they are
+    /// so many bytes together; 0 unless every answer waits for a flush.
+    pub gather_bytes: usize,
 }
+
+/// What is gathered where answers wait for flushes: a batch of one record from each of a thousand
+/// connections. More is worth writing beside the flush.
+const GATHER_BYTES: usize = 192 << 10;
 
 impl Limits {
     /// Kafka's defaults where it has one, and what the limit on open descriptors allows: half of
@@ -41,7 +49,18 @@ impl Limits {
             max_connections: (descriptors / 2).saturating_sub(32).max(16),
             max_idle: Duration::from_secs(600),
             max_open_files: (descriptors / 2).max(16),
+            gather_bytes: 0,
         }
+    }
+
+    /// These limits for a broker of this durability.
+    #[must_use]
+    pub const fn with_durability(mut self, durability: Durability) -> Self {
+        self.gather_bytes = match durability {
+            Durability::Fsync => GATHER_BYTES,
+            Durability::Os => 0,
+        };
+        self
     }
 }
 

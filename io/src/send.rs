@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::disk::descriptors::OpenFile;
+use crate::disk::read_files::{is_cold, read_now};
 use crate::hand_over::outbox::{Outgoing, OutgoingPart, Sent};
 
 type Queue = VecDeque<Outgoing<Arc<OpenFile>>>;
@@ -259,7 +260,7 @@ fn read_small(
         let read = if may_block {
             file.file.read_at(rest, at)
         } else {
-            read_now(file, at, rest)
+            read_now(&file.file, at, rest)
         };
         match read {
             Ok(0) => return Err(short(position, length)),
@@ -277,7 +278,7 @@ fn is_warm(file: &OpenFile, position: Position, length: u64) -> bool {
     let last = position.0 + length.saturating_sub(1);
     let mut at = position.0;
     loop {
-        if read_now(file, at, &mut [0]).is_err_and(|error| is_cold(&error)) {
+        if read_now(&file.file, at, &mut [0]).is_err_and(|error| is_cold(&error)) {
             return false;
         }
         if at == last {
@@ -285,31 +286,6 @@ fn is_warm(file: &OpenFile, position: Position, length: u64) -> bool {
         }
         at = (at + PROBE_BYTES).min(last);
     }
-}
-
-/// The page is not there, or the filesystem cannot say.
-fn is_cold(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Unsupported
-    )
-}
-
-#[cfg(target_os = "linux")]
-fn read_now(file: &OpenFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut slices = [io::IoSliceMut::new(buffer)];
-    let flags = rustix::io::ReadWriteFlags::NOWAIT;
-    Ok(rustix::io::preadv2(
-        &file.file,
-        &mut slices,
-        position,
-        flags,
-    )?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn read_now(_: &OpenFile, _: u64, _: &mut [u8]) -> io::Result<usize> {
-    Err(io::ErrorKind::WouldBlock.into())
 }
 
 #[cfg(target_os = "linux")]

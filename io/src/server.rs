@@ -113,10 +113,13 @@ impl Server<Broker> {
         listen: SocketAddr,
     ) -> Result<Self, ServerError> {
         config.data_dir = data_dir.display().to_string();
+        let limits = Limits::for_this_process()
+            .with_properties(&config.properties)
+            .with_durability(config.durability);
         let options = ServerOptions {
             data_dir,
             listen,
-            limits: Limits::for_this_process().with_properties(&config.properties),
+            limits,
         };
         Self::start(Broker::new(config, random_seed()?), options).await
     }
@@ -168,8 +171,15 @@ impl<G: Guest> Server<G> {
             signal: sender,
         };
         let budget = Budget::new(options.limits.max_queued_request_bytes);
-        let driver =
-            Driver::start(guest, edge, budget, THREADS, recorder).map_err(ServerError::Threads)?;
+        let driver = Driver::start(
+            guest,
+            edge,
+            budget,
+            THREADS,
+            options.limits.gather_bytes,
+            recorder,
+        )
+        .map_err(ServerError::Threads)?;
         let shared = Arc::new(Shared {
             driver,
             limits: options.limits,
@@ -287,6 +297,11 @@ async fn await_signal(
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::from_std(bound(address)?)
+}
+
+/// A socket that listens and does not block.
+pub(crate) fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -297,7 +312,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 async fn keep_time<G: Guest>(driver: Arc<Driver<G, Edge>>) {

@@ -2,6 +2,8 @@
 
 mod toy;
 
+#[cfg(all(target_os = "linux", not(feature = "shuttle")))]
+mod bare;
 #[cfg(not(feature = "shuttle"))]
 mod broker;
 #[cfg(not(feature = "shuttle"))]

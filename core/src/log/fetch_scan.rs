@@ -100,6 +100,9 @@ impl FetchScan {
                     self.verified.end_of(position) < position + u64::from(self.max_bytes);
                 let mut reader = if unchecked {
                     BatchReader::new(files, log, SCAN_WINDOW_BYTES)
+                } else if header.size_bytes() > HEADER_WINDOW_BYTES as u64 {
+                    // A window would show no second header.
+                    BatchReader::new(files, log, 0)
                 } else {
                     reader
                 };

@@ -7,7 +7,7 @@ use std::io;
 /// part of the data, and the full flush of the drive's cache (`F_FULLFSYNC`) on macOS, where
 /// `fsync` alone stops at the drive. The standard library chooses between them as we would.
 #[expect(clippy::disallowed_methods, reason = "this is the place")]
-pub(super) fn data(file: &File) -> io::Result<()> {
+pub(crate) fn data(file: &File) -> io::Result<()> {
     file.sync_data()
 }
 

@@ -28,7 +28,7 @@ fn write_file(disk: &Disk, at: &str, bytes: &'static [u8]) {
 
 /// A run of writes with these records, as a file's queue hands it out.
 fn run(position: u64, records: &[&'static [u8]]) -> WriteRun {
-    let queue = FileQueue::new(FILE, (), Position(position));
+    let queue = FileQueue::new(FILE, (), Position(position), 0);
     let mut at = Position(position);
     for records in records {
         let data = WriteData {

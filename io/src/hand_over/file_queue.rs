@@ -10,6 +10,8 @@ use crate::sync::{Mutex, lock};
 
 /// How many writes of a file go out in one call: two slices each, and the system takes 1,024.
 const MAX_WRITES_PER_RUN: usize = 512;
+/// A write above this size is worth a call of its own, and worth doing beside a flush.
+const SMALL_WRITE_BYTES: usize = 16 << 10;
 
 /// The queue of one log file, beside the host's handle `F` to it.
 ///
@@ -28,12 +30,15 @@ pub(crate) struct FileQueue<F> {
     pub(crate) id: FileId,
     /// The host's handle.
     pub(crate) handle: F,
+    gather_bytes: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     waiting: VecDeque<Waiting>,
+    /// Bytes of the writes among them.
+    waiting_bytes: usize,
     /// Writes under way, in the order of their positions; those at the front that have ended are
     /// removed.
     in_flight: VecDeque<InFlight>,
@@ -92,12 +97,18 @@ pub(crate) struct WriteRun {
 
 impl<F> FileQueue<F> {
     /// The queue of a file of which `length` bytes are there.
-    pub(crate) fn new(id: FileId, handle: F, length: Position) -> Self {
+    ///
+    /// While a flush is under way small writes wait for its end, as long as they are fewer than
+    /// `gather_bytes`: where every answer waits for a flush anyway, one call then writes what
+    /// hundreds of connections have sent meanwhile. 0 where answers wait for writes only.
+    pub(crate) fn new(id: FileId, handle: F, length: Position, gather_bytes: usize) -> Self {
         Self {
             id,
             handle,
+            gather_bytes,
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
+                waiting_bytes: 0,
                 in_flight: VecDeque::new(),
                 flushing: false,
                 alone: false,
@@ -124,6 +135,7 @@ impl<F> FileQueue<F> {
             state.issued
         );
         state.issued = position.plus(data.len() as u64);
+        state.waiting_bytes += data.len();
         state.waiting.push_back(Waiting::Write(position, data));
     }
 
@@ -153,6 +165,13 @@ impl<F> FileQueue<F> {
             return None;
         }
         match state.waiting.front()? {
+            Waiting::Write(_, data)
+                if state.flushing
+                    && state.waiting_bytes < self.gather_bytes
+                    && data.len() <= SMALL_WRITE_BYTES =>
+            {
+                None
+            }
             Waiting::Write(position, _) => {
                 let mut run = WriteRun {
                     position: *position,
@@ -165,6 +184,7 @@ impl<F> FileQueue<F> {
                     && let Some(Waiting::Write(_, data)) = state.waiting.pop_front()
                 {
                     run.end = run.end.plus(data.len() as u64);
+                    state.waiting_bytes -= data.len();
                     run.writes.push(data);
                 }
                 state.in_flight.push_back(InFlight {
@@ -312,8 +332,15 @@ impl State {
     fn fail(&mut self, error: DiskError) {
         self.failed.get_or_insert(error);
         let mut dropping = true;
+        let waiting_bytes = &mut self.waiting_bytes;
         self.waiting.retain(|waiting| match waiting {
-            Waiting::Write(..) | Waiting::Flush => !dropping,
+            Waiting::Write(_, data) => {
+                if dropping {
+                    *waiting_bytes -= data.len();
+                }
+                !dropping
+            }
+            Waiting::Flush => !dropping,
             Waiting::Alone(_, op) => {
                 dropping &= !matches!(op, FileOp::Truncate { .. });
                 true
@@ -352,7 +379,7 @@ mod tests {
     const SIZE: u64 = BATCH_HEADER_BYTES as u64 + 39;
 
     fn queue() -> FileQueue<()> {
-        FileQueue::new(FILE, (), Position(0))
+        FileQueue::new(FILE, (), Position(0), 0)
     }
 
     fn data() -> WriteData {
@@ -396,6 +423,44 @@ mod tests {
         assert!(queue.take_turn().is_none());
         queue.wrote(run, Ok(()));
         assert_eq!(completions(&queue), ["written f7 up to 300"]);
+    }
+
+    #[test]
+    fn small_writes_wait_for_a_flush_and_then_go_out_together() {
+        let queue = FileQueue::new(FILE, (), Position(0), 350);
+        push(&queue, 0);
+        let run = take_write(&queue);
+        queue.wrote(run, Ok(()));
+        queue.push_flush();
+        assert!(matches!(queue.take_turn(), Some(Turn::Flush)));
+        (1..4).for_each(|n| push(&queue, n));
+        assert!(queue.take_turn().is_none(), "300 bytes wait");
+        queue.flushed(queue.written(), Ok(()));
+        let run = take_write(&queue);
+        assert_eq!(run.writes.len(), 3);
+        queue.wrote(run, Ok(()));
+
+        // Many bytes do not wait.
+        queue.push_flush();
+        assert!(matches!(queue.take_turn(), Some(Turn::Flush)));
+        (4..8).for_each(|n| push(&queue, n));
+        assert_eq!(take_write(&queue).writes.len(), 4);
+    }
+
+    #[test]
+    fn a_failure_drops_writes_that_wait_for_a_flush() {
+        let queue = FileQueue::new(FILE, (), Position(0), 1000);
+        push(&queue, 0);
+        let run = take_write(&queue);
+        queue.push_flush();
+        assert!(matches!(queue.take_turn(), Some(Turn::Flush)));
+        push(&queue, 1);
+        assert!(queue.take_turn().is_none());
+        queue.wrote(run, Err((0, full())));
+        assert!(queue.take_turn().is_none());
+        assert_eq!(lock(&queue.state).waiting_bytes, 0);
+        queue.flushed(Position(0), Ok(()));
+        assert!(queue.take_turn().is_none());
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// Produces a batch with one record a value; returns its base offset.
-    fn produce(&mut self, values: &[&[u8]]) -> std::io::Result<Result<i64, ErrorCode>> {
+    pub(super) fn produce(&mut self, values: &[&[u8]]) -> std::io::Result<Result<i64, ErrorCode>> {
         self.send(PRODUCE_VERSION, &produce_request(values))?;
         self.produced()
     }
@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    fn fetch(&mut self, offset: i64, max_wait_ms: i32) -> (Bytes, i64) {
+    pub(super) fn fetch(&mut self, offset: i64, max_wait_ms: i32) -> (Bytes, i64) {
         let request = FetchRequest {
             max_wait_ms,
             min_bytes: 1,

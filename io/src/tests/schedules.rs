@@ -14,6 +14,7 @@ use odradek_core::input::{DirEntry, DiskError, DiskErrorKind, Endpoint, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
 use odradek_core::report::Report;
 use odradek_core::time::{Mono, Now};
+use shuttle::rand::Rng;
 use shuttle::sync::{Arc, Condvar, Mutex};
 use shuttle::{future, thread};
 
@@ -149,6 +150,12 @@ impl Host for World {
         }]))
     }
 
+    fn read_warm(&self, job: &ReadJob) -> Option<Result<ReadOutput, DiskError>> {
+        shuttle::rand::thread_rng()
+            .gen_bool(0.5)
+            .then(|| self.read(job))
+    }
+
     fn send(&self, wire: &Wire, queue: &mut VecDeque<Outgoing<()>>) -> Sent {
         let mut state = wire.state.lock().unwrap();
         assert!(!state.sending, "one sender at a time");
@@ -220,12 +227,22 @@ fn full() -> DiskError {
 type ToyDriver = Driver<Toy, World>;
 type ToyClient = Connection<Wire, ()>;
 
+/// Some writes of a schedule wait for a flush under way, and some do not.
+const GATHER_BYTES: usize = 150;
+
 fn start() -> Arc<ToyDriver> {
     let threads = Threads {
         flushers: 2,
         workers: 2,
     };
-    let driver = Driver::start(Toy::default(), World::new(), Budget::new(10), threads, None);
+    let driver = Driver::start(
+        Toy::default(),
+        World::new(),
+        Budget::new(10),
+        threads,
+        GATHER_BYTES,
+        None,
+    );
     let driver = driver.unwrap();
     driver.step(Input::Start);
     await_signal(&driver, &Signal::Started);
