@@ -485,3 +485,6 @@ impl fmt::Display for Id {
         write!(f, "record {} of client {client}.{life}", self.number)
     }
 }
+
+#[cfg(test)]
+mod tests;
