@@ -386,3 +386,70 @@ fn restarts_in_any_order_keep_everything() {
     let found = client.fetch(TOPIC, 0, 32);
     assert_eq!(found.records.unwrap_or_default(), Records::default());
 }
+
+/// A batch of an idempotent producer with one record.
+fn produced_by(producer_id: i64, base_sequence: i32) -> bytes::Bytes {
+    let mut builder = odradek_core::record::BatchBuilder::new(1 << 20);
+    assert!(builder.append(1_700_000_000_000, None, Some(b"once"), &[]));
+    builder.build(odradek_core::record::BatchFields {
+        producer: Some(odradek_core::record::builder::ProducerFields {
+            producer_id,
+            producer_epoch: 0,
+            base_sequence,
+        }),
+        ..Default::default()
+    })
+}
+
+fn new_producer_id(client: &mut Client) -> i64 {
+    let request = odradek_core::wire::messages::InitProducerIdRequest {
+        transactional_id: None,
+        ..Default::default()
+    };
+    match client.ask(4, &request).unwrap() {
+        ResponseBody::InitProducerId(response) => {
+            assert_eq!(response.error_code, ErrorCode::NONE);
+            response.producer_id
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_killed_broker_answers_a_retried_batch_with_the_original_offset() {
+    let (_root, data) = temporary();
+    let mut program = Launch::on(&data).start();
+    let mut client = Client::connect(program.address());
+    client.create_topic(TOPIC, 1, &[]);
+    let id = new_producer_id(&mut client);
+    let send = |client: &mut Client, sequence: i32| {
+        let request = produce_request(TOPIC, -1, &[(0, produced_by(id, sequence))]);
+        client.send(PRODUCE, &request).unwrap();
+        client.produced().unwrap().remove(0)
+    };
+    for sequence in 0..7 {
+        let answer = send(&mut client, sequence);
+        assert_eq!(answer.base_offset, i64::from(sequence));
+    }
+    for killed in [true, false, true] {
+        if killed {
+            program.kill();
+        } else {
+            program.stop();
+        }
+        program = Launch::on(&data).start();
+        client = Client::connect(program.address());
+        // The last five are known, the ones before are out of order, nothing is there twice.
+        for sequence in 0..7 {
+            let answer = send(&mut client, sequence);
+            if sequence < 2 {
+                assert_eq!(answer.error_code, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+            } else {
+                assert_eq!(answer.error_code, ErrorCode::NONE);
+                assert_eq!(answer.base_offset, i64::from(sequence));
+            }
+        }
+        assert_eq!(client.list_offset(TOPIC, 0, -1).offset, 7);
+        assert_ne!(new_producer_id(&mut client), id, "no id is given twice");
+    }
+}

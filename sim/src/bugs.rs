@@ -3,6 +3,8 @@
 
 use odradek_core::bugs::Bugs;
 
+use crate::swarm::Workload;
+
 /// What is planted in a run, if anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planted {
@@ -95,6 +97,20 @@ pub fn by_name(name: &str) -> Result<Planted, String> {
         "this build has no planted bugs, so not {name} either; use: cargo run --release -p \
          odradek-sim --features bugs --target-dir target/bugs -- ..."
     ))
+}
+
+/// What to look at to find a bug.
+#[must_use]
+pub fn workload_of(name: &str) -> Workload {
+    match name {
+        "append-duplicates"
+        | "duplicate-at-log-end"
+        | "skip-sequence-check"
+        | "ignore-producer-epoch"
+        | "forget-producers-at-start"
+        | "producer-id-before-durable" => Workload::Idempotence,
+        _ => Workload::Mixed,
+    }
 }
 
 /// The names of the bugs in this build: none in an ordinary one.

@@ -10,6 +10,7 @@ use odradek_core::time::Mono;
 use crate::bugs::Planted;
 use crate::disk::faults::DiskFault;
 use crate::oracle::{Check, Mark, Violation};
+use crate::swarm::Workload;
 use crate::trace::Keep;
 use crate::twice::{SecondProcess, first_difference};
 use crate::world::{self, Outcome};
@@ -19,6 +20,8 @@ use crate::world::{self, Outcome};
 pub struct Campaign {
     /// First seed, and the one after the last.
     pub seeds: Range<u64>,
+    /// What it looks at.
+    pub workload: Workload,
     /// Threads.
     pub jobs: usize,
     /// What is planted.
@@ -68,12 +71,13 @@ pub struct Summary {
 pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64)) -> Summary {
     let Campaign {
         seeds,
+        workload,
         jobs,
         planted,
         keep_going,
         twice,
     } = campaign;
-    let (planted, keep_going) = (*planted, *keep_going);
+    let (workload, planted, keep_going) = (*workload, *planted, *keep_going);
     let next = AtomicU64::new(seeds.start);
     // No seed above one that failed needs to be run; all below it do.
     let stop_at = AtomicU64::new(seeds.end);
@@ -89,7 +93,7 @@ pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64)) -> Summary {
                     if seed >= stop_at.load(Ordering::Relaxed) {
                         break;
                     }
-                    let mut outcome = world::run(seed, planted, Keep::None);
+                    let mut outcome = world::run(seed, workload, planted, Keep::None);
                     if let Some((every, there)) = twice
                         && seed.is_multiple_of(*every)
                     {
@@ -127,7 +131,7 @@ impl Outcome {
         let detail = match there.hash(self.seed) {
             Ok(hash) if hash == self.hash.to_string() => return,
             Ok(_) => {
-                let here = world::run(self.seed, planted, Keep::Hashed).lines;
+                let here = world::run(self.seed, there.workload, planted, Keep::Hashed).lines;
                 match there.steps(self.seed) {
                     Ok(there) => first_difference(&here, &there),
                     Err(error) => error,

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use odradek_sim::bugs::Planted;
 use odradek_sim::campaign::{self, Campaign, Summary};
 use odradek_sim::oracle::{Check, Mark};
+use odradek_sim::swarm::Workload;
 use odradek_sim::trace::Keep;
 use odradek_sim::twice::SecondProcess;
 use odradek_sim::world::Outcome;
@@ -41,12 +42,16 @@ Examples:
   odradek-sim run --seeds 0..1000
   odradek-sim run --seeds 4000..4100 --jobs 1
   odradek-sim run --seeds 0..1000 --twice-every 50
+  odradek-sim run --seeds 0..1000 --workload idempotence --coverage
   cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \\
     run --seeds 0..1000 --bug ack-before-flush")]
     Run {
         /// First seed, and the one after the last
         #[arg(long, value_name = "A..B", value_parser = seed_range)]
         seeds: Range<u64>,
+        /// What to look at most: mixed, idempotence
+        #[arg(long, value_name = "NAME", value_parser = workload_name, default_value = "mixed")]
+        workload: Workload,
         /// Plant this bug (only in a build that has them)
         #[arg(long, value_name = "NAME")]
         bug: Option<String>,
@@ -74,6 +79,9 @@ Examples:
     Replay {
         /// The seed
         seed: u64,
+        /// What to look at most: mixed, idempotence
+        #[arg(long, value_name = "NAME", value_parser = workload_name, default_value = "mixed")]
+        workload: Workload,
         /// Plant this bug (only in a build that has them)
         #[arg(long, value_name = "NAME")]
         bug: Option<String>,
@@ -110,20 +118,29 @@ fn seed_range(text: &str) -> Result<Range<u64>, String> {
     Ok(from..to)
 }
 
+fn workload_name(text: &str) -> Result<Workload, String> {
+    let found = Workload::ALL.iter().find(|(name, _)| *name == text);
+    found
+        .map(|(_, workload)| *workload)
+        .ok_or_else(|| "there are: mixed, idempotence".to_owned())
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Action::Run {
             seeds,
+            workload,
             bug,
             jobs,
             coverage,
             keep_going,
             twice_every,
             against,
-        } => twice(twice_every, against, bug.as_deref()).and_then(|twice| {
+        } => twice(twice_every, against, workload, bug.as_deref()).and_then(|twice| {
             let planted = plant(bug.as_deref())?;
             let campaign = Campaign {
                 seeds,
+                workload,
                 jobs: jobs.unwrap_or_else(cores),
                 planted,
                 keep_going,
@@ -133,6 +150,7 @@ fn main() -> ExitCode {
         }),
         Action::Replay {
             seed,
+            workload,
             bug,
             trace,
             hashes,
@@ -142,7 +160,7 @@ fn main() -> ExitCode {
                 (true, false) => Keep::All,
                 (true, true) => Keep::Hashed,
             };
-            replay(seed, bug.as_deref(), keep)
+            replay(seed, workload, bug.as_deref(), keep)
         }
         Action::Bugs { seeds } => bugs_table(seeds),
     };
@@ -167,10 +185,11 @@ fn cores() -> usize {
 fn twice(
     every: Option<u64>,
     against: Option<PathBuf>,
+    workload: Workload,
     bug: Option<&str>,
 ) -> Result<Option<(u64, SecondProcess)>, String> {
     let Some(every) = every else { return Ok(None) };
-    let mut there = SecondProcess::same(bug)?;
+    let mut there = SecondProcess::same(workload, bug)?;
     if let Some(program) = against {
         there.program = program;
     }
@@ -214,10 +233,18 @@ fn run(campaign: &Campaign, bug: Option<&str>, coverage: bool) -> bool {
     for failed in &summary.failed {
         match &failed.violation {
             // To run it once more here would say nothing of the other process.
-            Some(violation) if violation.check == Check::OneSeedOneRun => explain(failed, bug),
+            Some(violation) if violation.check == Check::OneSeedOneRun => {
+                explain(failed, campaign.workload, bug);
+            }
             // Once more, this time with words.
             _ => explain(
-                &world::run(failed.seed, campaign.planted, Keep::Last(60)),
+                &world::run(
+                    failed.seed,
+                    campaign.workload,
+                    campaign.planted,
+                    Keep::Last(60),
+                ),
+                campaign.workload,
                 bug,
             ),
         }
@@ -290,7 +317,7 @@ fn some_of(seeds: &[u64]) -> String {
     words.join(", ")
 }
 
-fn explain(outcome: &Outcome, bug: Option<&str>) {
+fn explain(outcome: &Outcome, workload: Workload, bug: Option<&str>) {
     let Some(violation) = &outcome.violation else {
         println!("seed {} does not fail when it is run again", outcome.seed);
         return;
@@ -305,21 +332,21 @@ fn explain(outcome: &Outcome, bug: Option<&str>) {
         println!("  {line}");
     }
     println!("replay:");
+    let mut wanted = outcome.seed.to_string();
+    if workload != Workload::default() {
+        wanted = format!("{wanted} --workload {}", workload.name());
+    }
     match bug {
-        None => println!(
-            "  cargo run --release -p odradek-sim -- replay {} --trace",
-            outcome.seed
-        ),
+        None => println!("  cargo run --release -p odradek-sim -- replay {wanted} --trace"),
         Some(bug) => println!(
             "  cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \
-             replay {} --bug {bug} --trace",
-            outcome.seed
+             replay {wanted} --bug {bug} --trace"
         ),
     }
 }
 
-fn replay(seed: u64, bug: Option<&str>, keep: Keep) -> Result<bool, String> {
-    let outcome = world::run(seed, plant(bug)?, keep);
+fn replay(seed: u64, workload: Workload, bug: Option<&str>, keep: Keep) -> Result<bool, String> {
+    let outcome = world::run(seed, workload, plant(bug)?, keep);
     let trace = !matches!(keep, Keep::Last(_));
     if trace {
         for line in &outcome.lines {
@@ -330,7 +357,7 @@ fn replay(seed: u64, bug: Option<&str>, keep: Keep) -> Result<bool, String> {
     println!("{:?}", outcome.counts);
     match &outcome.violation {
         Some(violation) if trace => println!("{violation}"),
-        Some(_) => explain(&outcome, bug),
+        Some(_) => explain(&outcome, workload, bug),
         None => println!("no violation"),
     }
     Ok(outcome.violation.is_none())
@@ -347,9 +374,11 @@ fn bugs_table(seeds: Range<u64>) -> Result<bool, String> {
     let mut all_well = true;
     for name in bugs::names() {
         let planted = bugs::by_name(name)?;
-        let there = SecondProcess::same(Some(name))?;
+        let workload = bugs::workload_of(name);
+        let there = SecondProcess::same(workload, Some(name))?;
         let campaign = Campaign {
             seeds: seeds.clone(),
+            workload,
             jobs: cores(),
             planted,
             keep_going: false,

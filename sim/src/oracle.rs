@@ -15,6 +15,7 @@
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
 //! | [`admin`] | ConfigDurable, EpochEndsWhereItDoes, answers that say something about everything asked |
 //! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, ClientKeepsItsWord |
+//! | [`producers`] | SequenceGapless, DuplicateReturnsOriginalOffset, StaleEpochFenced, OutOfOrderRejected, ProducerIdUnique, DedupSurvivesRestart |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use self::admin::Configs;
 use self::clients::Clients;
 use self::connections::Exchanges;
 use self::model::{LogModel, Models};
+use self::producers::Producers;
 use crate::disk::Disk;
 
 pub mod admin;
@@ -43,6 +45,7 @@ pub mod liveness;
 pub mod long_poll;
 pub mod model;
 pub mod offsets;
+pub mod producers;
 pub mod recovery;
 pub mod visibility;
 
@@ -111,6 +114,18 @@ pub enum Check {
     SendOrder,
     /// The client's state machine does for its application what it says.
     ClientKeepsItsWord,
+    /// The batches of a producer's epoch follow each other, and none is there twice.
+    SequenceGapless,
+    /// A retry of one of a producer's last five batches is answered with the original's offset.
+    DuplicateReturnsOriginalOffset,
+    /// Nothing of an older epoch of a producer is written behind a newer one.
+    StaleEpochFenced,
+    /// A batch that leaves sequence numbers out is refused.
+    OutOfOrderRejected,
+    /// No two producers have the same id.
+    ProducerIdUnique,
+    /// What was known of a producer's last batches is known after a restart.
+    DedupSurvivesRestart,
     /// Once faults stop, everything acknowledged is read.
     EverythingAcknowledgedIsRead,
     /// Once faults stop, everything ends within a bound of virtual time.
@@ -167,6 +182,14 @@ pub enum Mark {
     StorageErrorAnswered,
     /// A produce timed out.
     ProduceTimedOut,
+    /// A retry was answered with the offset of the original.
+    DuplicateAnswered,
+    /// A retry was answered so that was acknowledged before the broker started.
+    DuplicateAnsweredAfterRestart,
+    /// A batch was refused with OUT_OF_ORDER_SEQUENCE_NUMBER.
+    OutOfOrderAnswered,
+    /// A batch was refused with INVALID_PRODUCER_EPOCH.
+    StaleEpochAnswered,
     /// The log start was raised.
     LogStartRaised,
     /// A topic was deleted.
@@ -214,6 +237,10 @@ impl Mark {
         Self::CutWhileRunning,
         Self::StorageErrorAnswered,
         Self::ProduceTimedOut,
+        Self::DuplicateAnswered,
+        Self::DuplicateAnsweredAfterRestart,
+        Self::OutOfOrderAnswered,
+        Self::StaleEpochAnswered,
         Self::LogStartRaised,
         Self::TopicDeleted,
         Self::ConnectionGone,
@@ -240,6 +267,7 @@ pub struct Oracle {
     log_config: LogConfig,
     models: Models,
     exchanges: Exchanges,
+    producers: Producers,
     clients: Clients,
     configs: Configs,
     files: BTreeMap<FileId, FilePath>,
@@ -270,6 +298,7 @@ impl Oracle {
             log_config,
             models: Models::default(),
             exchanges: Exchanges::default(),
+            producers: Producers::default(),
             clients: Clients::default(),
             configs: Configs::default(),
             files: BTreeMap::new(),
@@ -382,6 +411,7 @@ impl Oracle {
         }
         self.files.clear();
         self.exchanges.clear();
+        self.producers.process_ended();
         self.models.process_ended(death);
     }
 
@@ -393,6 +423,7 @@ impl Oracle {
     /// A frame reached the broker.
     pub fn request(&mut self, connection: ConnectionId, frame: &Bytes) {
         self.exchanges.request(self.now, connection, frame);
+        self.note_sent(connection);
         self.note_intentions(connection);
     }
 

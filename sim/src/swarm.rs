@@ -68,6 +68,8 @@ pub struct WorkloadMix {
     pub max_value_bytes: u64,
     /// Mean pause between two sends of a producer, in nanoseconds.
     pub pause_ns: u64,
+    /// Producers with sequence numbers.
+    pub idempotent: u32,
     /// Consumers.
     pub consumers: u32,
     /// A consumer's longest wait, in milliseconds.
@@ -88,10 +90,33 @@ pub struct WorkloadMix {
     pub hostile: u32,
 }
 
+/// What a campaign looks at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workload {
+    /// Everything.
+    #[default]
+    Mixed,
+    /// Producers with sequence numbers.
+    Idempotence,
+}
+
+impl Workload {
+    /// All of them, by the names of the command line.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("mixed", Self::Mixed), ("idempotence", Self::Idempotence)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, workload)| *workload == self);
+        found.map_or("mixed", |(name, _)| name)
+    }
+}
+
 impl Swarm {
     /// Draws the mix of a seed.
     #[must_use]
-    pub fn draw(choices: &mut Choices) -> Self {
+    pub fn draw(choices: &mut Choices, workload: Workload) -> Self {
         let broker = draw_broker(choices);
         let mut swarm = Self {
             broker,
@@ -114,10 +139,15 @@ impl Swarm {
             workload: draw_workload(choices),
             duration_ns: 0,
         };
+        if workload == Workload::Idempotence {
+            swarm.workload.idempotent = pick(choices, 96, &[1, 2, 3]);
+            swarm.workload.producers = 0;
+            swarm.workload.machine_producers = 0;
+        }
         // As many sends in a slow mix as in a fast one: what a run costs is what it does.
         let sends = pick(choices, 11, &[40, 70, 110]);
         let mix = &swarm.workload;
-        let producers = u64::from(mix.producers + mix.machine_producers);
+        let producers = u64::from(mix.producers + mix.machine_producers + mix.idempotent);
         swarm.duration_ns =
             (sends * mix.pause_ns / producers.max(1)).clamp(200 * MILLISECOND, 2 * SECOND);
         if swarm.broker.durability == Durability::Os {
@@ -230,6 +260,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
             .collect(),
         producers: producers - machine_producers,
         machine_producers,
+        idempotent: pick(choices, 95, &[0, 0, 0, 1]),
         acks: pick::<&[i16]>(
             choices,
             71,

@@ -6,11 +6,15 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::swarm::Workload;
+
 /// Where a second run is done.
 #[derive(Clone, Debug)]
 pub struct SecondProcess {
     /// The simulator's program: the same, or another build of it.
     pub program: PathBuf,
+    /// What the run looks at.
+    pub workload: Workload,
     /// The planted bug.
     pub bug: Option<String>,
 }
@@ -20,11 +24,12 @@ impl SecondProcess {
     ///
     /// # Errors
     /// If the system does not say what this program is.
-    pub fn same(bug: Option<&str>) -> Result<Self, String> {
+    pub fn same(workload: Workload, bug: Option<&str>) -> Result<Self, String> {
         let program = std::env::current_exe()
             .map_err(|error| format!("cannot find this program: {error}"))?;
         Ok(Self {
             program,
+            workload,
             bug: bug.map(str::to_owned),
         })
     }
@@ -53,6 +58,7 @@ impl SecondProcess {
     fn replay(&self, seed: u64, steps: bool) -> Result<Vec<String>, String> {
         let mut command = Command::new(&self.program);
         command.arg("replay").arg(seed.to_string());
+        command.args(["--workload", self.workload.name()]);
         if steps {
             command.args(["--trace", "--hashes"]);
         }

@@ -3,7 +3,7 @@
 //!
 //! # What the workload never produces yet
 //!
-//! - Produce: transactional ids, idempotent producers (they come with producer ids).
+//! - Produce: transactional ids.
 //! - Fetch: sessions, followers' fields, racks, `last_fetched_epoch`.
 //! - CreateTopics and CreatePartitions: assignments, which one node can hardly vary.
 //! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
@@ -32,6 +32,7 @@ pub mod administrator;
 pub mod consumer;
 pub mod founder;
 pub mod hostile;
+pub mod idempotent;
 pub mod lister;
 pub mod machine;
 pub mod machine_consumer;
@@ -178,6 +179,9 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     let mut clients: Vec<Box<dyn Client>> = vec![Box::new(founder::Founder::default())];
     for _ in 0..mix.producers {
         clients.push(Box::new(producer::Producer::new(mix)));
+    }
+    for _ in 0..mix.idempotent {
+        clients.push(Box::new(idempotent::Idempotent::new(mix)));
     }
     for _ in 0..mix.consumers {
         clients.push(Box::new(consumer::Consumer::new(mix)));

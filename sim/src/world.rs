@@ -21,7 +21,7 @@ use crate::disk::faults::DiskFault;
 use crate::host::files::{Report, Token};
 use crate::network::{Arrival, Network};
 use crate::oracle::{Check, Mark, Oracle, Violation};
-use crate::swarm::Swarm;
+use crate::swarm::{Swarm, Workload};
 use crate::trace::{ChainedHash, Keep, Trace};
 use crate::workload::seen::Seen;
 use crate::workload::verifier::Verifier;
@@ -184,8 +184,8 @@ const VERIFIER: usize = 1_000;
 
 /// Runs a seed. A panic of the core is a violation like any other.
 #[must_use]
-pub fn run(seed: u64, planted: Planted, keep: Keep) -> Outcome {
-    let mut world = World::new(seed, planted, keep);
+pub fn run(seed: u64, workload: Workload, planted: Planted, keep: Keep) -> Outcome {
+    let mut world = World::new(seed, workload, planted, keep);
     let result = crate::panics::catch(|| world.run());
     if let Err(message) = result {
         world.oracle.violate(Check::Panic, message);
@@ -194,9 +194,9 @@ pub fn run(seed: u64, planted: Planted, keep: Keep) -> Outcome {
 }
 
 impl World {
-    fn new(seed: u64, planted: Planted, keep: Keep) -> Self {
+    fn new(seed: u64, workload: Workload, planted: Planted, keep: Keep) -> Self {
         let mut choices = Choices::new(seed);
-        let swarm = Swarm::draw(&mut choices);
+        let swarm = Swarm::draw(&mut choices, workload);
         let catalog = Catalog {
             topics: workload::topics(&swarm.workload),
             ..Catalog::default()

@@ -140,7 +140,9 @@ impl LoadProducers {
             }
             let mut to = length.0;
             while to > 0 {
-                if look.wanting.is_empty() || budget == 0 {
+                let walked = LOOK_BACK_BYTES - budget;
+                let enough = !look.is_sure_of_more(states) && walked >= FIRST_PIECE_BYTES;
+                if look.wanting.is_empty() || enough || budget == 0 {
                     return Ok(());
                 }
                 let from = self.boundary_below(files, *base, to, to.saturating_sub(piece))?;
@@ -222,14 +224,20 @@ struct LookBack {
 
 impl LookBack {
     fn new(states: &ProducerStates) -> Self {
-        let wanting = states
-            .iter()
-            .filter(|(_, state)| has_earlier_batches(state));
+        let wanting = states.iter().filter(|(_, state)| has_room(state));
         Self {
             wanting: wanting.map(|(producer, _)| producer).collect(),
             piece: BTreeMap::new(),
             done: BTreeSet::new(),
         }
+    }
+
+    /// Whether there are earlier batches for certain. One that begins at sequence 0 is the first of its
+    /// epoch, but for one in two billion: for that one, a first piece is looked at.
+    fn is_sure_of_more(&self, states: &ProducerStates) -> bool {
+        let oldest = |producer: &ProducerId| states.get(*producer)?.batches().first();
+        let mut wanting = self.wanting.iter().filter_map(oldest);
+        wanting.any(|oldest| oldest.first_sequence() != 0)
     }
 
     fn see(&mut self, states: &ProducerStates, header: &BatchHeader) {
@@ -260,7 +268,7 @@ impl LookBack {
         for (producer, batches) in core::mem::take(&mut self.piece) {
             if let Some(state) = states.get_mut(producer) {
                 state.prepend(&batches);
-                if !has_earlier_batches(state) {
+                if !has_room(state) {
                     self.done.insert(producer);
                 }
             }
@@ -271,12 +279,7 @@ impl LookBack {
     }
 }
 
-/// Whether batches of the producer's epoch before those that are known can matter. The first of an
-/// epoch has sequence 0 (and so has one in two billion that is not the first).
-fn has_earlier_batches(state: &ProducerState) -> bool {
-    let known = state.batches();
-    known.len() < BATCHES_REMEMBERED
-        && known
-            .first()
-            .is_some_and(|first| first.first_sequence() != 0)
+/// Whether earlier batches of the producer's epoch would be remembered.
+fn has_room(state: &ProducerState) -> bool {
+    (1..BATCHES_REMEMBERED).contains(&state.batches().len())
 }

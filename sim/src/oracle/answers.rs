@@ -151,6 +151,7 @@ impl Oracle {
             (RequestBody::DeleteTopics(request), ResponseBody::DeleteTopics(response)) => {
                 self.judge_delete(request, response);
             }
+            (_, ResponseBody::InitProducerId(response)) => self.producer_id_told(response),
             (_, ResponseBody::Metadata(response)) => {
                 for topic in &response.topics {
                     if let Some(name) = &topic.name
@@ -213,6 +214,15 @@ impl Oracle {
             let (Some(name), Some(Records::Bytes(sent))) = (name, &asked.records) else {
                 continue;
             };
+            let partition = directory(&name, asked.index);
+            if self
+                .models
+                .get(&partition)
+                .is_some_and(|log| !log.may_vanish)
+            {
+                let error = answer.error_code;
+                self.producer_answered(&partition, sent, error, answer.base_offset);
+            }
             if !answer.error_code.is_error() {
                 let directory = directory(&name, asked.index);
                 if self

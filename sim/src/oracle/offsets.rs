@@ -55,6 +55,7 @@ impl Oracle {
         }
         let (base, last_offset) = (found.base_offset, found.last_offset);
         log.end = last_offset + 1;
+        let header = bytes.slice(..batch::HEADER_BYTES);
         log.batches.insert(
             base,
             ModelBatch {
@@ -64,6 +65,7 @@ impl Oracle {
                 position,
             },
         );
+        self.producer_wrote(directory.as_str(), base, &header);
     }
 
     /// A segment is cut to a length.

@@ -2,13 +2,14 @@
 
 use super::run;
 use crate::bugs::Planted;
+use crate::swarm::Workload;
 use crate::trace::Keep;
 
 #[test]
 fn the_same_seed_does_the_same_twice_whatever_is_kept_of_it() {
     for seed in 0..4 {
-        let first = run(seed, Planted::NONE, Keep::None);
-        let second = run(seed, Planted::NONE, Keep::Last(3));
+        let first = run(seed, Workload::Mixed, Planted::NONE, Keep::None);
+        let second = run(seed, Workload::Mixed, Planted::NONE, Keep::Last(3));
         assert_eq!(first.hash, second.hash, "seed {seed}");
         assert_eq!(first.counts, second.counts, "seed {seed}");
         assert_eq!(first.violation, second.violation, "seed {seed}");
@@ -17,14 +18,14 @@ fn the_same_seed_does_the_same_twice_whatever_is_kept_of_it() {
 
 #[test]
 fn seeds_differ() {
-    let hash = |seed| run(seed, Planted::NONE, Keep::None).hash;
+    let hash = |seed| run(seed, Workload::Mixed, Planted::NONE, Keep::None).hash;
     assert_ne!(hash(1), hash(2));
 }
 
 #[test]
 fn a_run_does_something() {
     let outcomes: Vec<_> = (0..10)
-        .map(|seed| run(seed, Planted::NONE, Keep::None))
+        .map(|seed| run(seed, Workload::Mixed, Planted::NONE, Keep::None))
         .collect();
     assert!(outcomes.iter().all(|outcome| outcome.violation.is_none()));
     assert!(outcomes.iter().map(|o| o.acked_batches).sum::<u64>() > 100);
