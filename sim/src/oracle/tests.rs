@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use odradek_core::effect::{Effect, FileOp, Part, Response, WriteData};
-use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
+use odradek_core::ids::{ConnectionId, FileId, FilePath, Offset, OperationId, Position};
 use odradek_core::log::config::{Durability, LogConfig};
+use odradek_core::log::load_plan::LoadLog;
 use odradek_core::time::Mono;
 use odradek_core::wire::frame::{encode_request, encode_response};
 use odradek_core::wire::messages::fetch::{
@@ -68,8 +69,8 @@ impl Scene {
         self.oracle.effect(&effect, &self.disk);
     }
 
-    /// Issues and does the write of one batch at an offset; its bytes.
-    fn write_at(&mut self, offset: i64, sent: &[u8]) -> Vec<u8> {
+    /// Issues the write of one batch at an offset, which does nothing yet; its bytes.
+    fn issue_at(&mut self, offset: i64, sent: &[u8]) -> Vec<u8> {
         let mut bytes = sent.to_vec();
         bytes[..8].copy_from_slice(&offset.to_be_bytes());
         self.effect(Effect::Write {
@@ -80,6 +81,34 @@ impl Scene {
                 records: Bytes::copy_from_slice(&bytes[HEADER_BYTES..]),
             },
         });
+        bytes
+    }
+
+    /// The log is read again as at a start, in the middle of a life.
+    fn reopen(&mut self) {
+        self.effect(Effect::Read {
+            operation: OperationId(7),
+            job: Box::new(ReadJob::LoadLog(LoadLog {
+                dir: "t-0".into(),
+                recovery_point: None,
+                log_start: Offset(0),
+                clean: false,
+                index_interval_bytes: 4_096,
+            })),
+        });
+        self.oracle.recovered("t-0", &self.disk);
+    }
+
+    fn manage(&mut self, op: FileOp) {
+        self.effect(Effect::Manage {
+            operation: OperationId(8),
+            op,
+        });
+    }
+
+    /// Issues and does the write of one batch at an offset; its bytes.
+    fn write_at(&mut self, offset: i64, sent: &[u8]) -> Vec<u8> {
+        let bytes = self.issue_at(offset, sent);
         self.disk
             .write(self.inode, self.end, bytes.clone().into())
             .unwrap();
@@ -294,6 +323,43 @@ fn a_gap_between_offsets_and_an_offset_given_twice() {
     scene.acknowledged("a");
     scene.write_at(0, &one("b"));
     scene.assert_violates(Check::OffsetNeverReused);
+}
+
+/// Seed 2231: a write that failed stored nothing, so it is not cut either.
+#[test]
+fn after_a_reopening_the_log_ends_where_its_files_end() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.issue_at(1, &one("b"));
+    scene.reopen();
+    scene.write_at(1, &one("c"));
+    scene.assert_fine();
+}
+
+#[test]
+fn a_reopening_that_loses_what_was_acknowledged() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    scene.disk.set_length(scene.inode, 0).unwrap();
+    scene.reopen();
+    scene.assert_violates(Check::AckedDurable);
+}
+
+/// Seed 1567.
+#[test]
+fn the_newest_segment_is_known_although_it_is_empty() {
+    let mut scene = Scene::new();
+    scene.acknowledged("a");
+    let segment = |base: u32| FilePath::from(format!("t-0/{base:020}.log").as_str());
+    for base in [1, 2] {
+        scene.manage(FileOp::WriteFile {
+            path: segment(base),
+            bytes: Bytes::new(),
+        });
+    }
+    scene.manage(FileOp::RemoveFile(segment(2)));
+    let log = scene.oracle.models.get("t-0").unwrap();
+    assert_eq!(log.newest_segment(), Some(&segment(1)));
 }
 
 #[test]
