@@ -4,6 +4,7 @@
 //! its data directory, from its two output streams, or from `/proc`.
 #![allow(
     dead_code,
+    unused_imports,
     reason = "each test is a program of its own and uses a part of this"
 )]
 

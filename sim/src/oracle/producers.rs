@@ -21,8 +21,8 @@ const REMEMBERED: usize = 5;
 #[derive(Debug, Default)]
 pub struct Producers {
     ids: BTreeSet<i64>,
-    /// Batches that reached the broker and were not refused for their place.
-    sent: BTreeSet<(String, Facts)>,
+    /// How often a batch reached the broker and was not refused for its place.
+    sent: BTreeMap<(String, Facts), u32>,
     /// Where batches were acknowledged, and in which life of the broker.
     acked: BTreeMap<(String, Facts), (i64, u64)>,
     /// In which life of the broker a batch of a producer was written last.
@@ -36,11 +36,11 @@ impl Producers {
         self.life += 1;
     }
 
-    /// A batch was never appended; unless it was before.
+    /// A batch was not appended this time.
     fn forget_refused(&mut self, directory: &str, facts: Facts) {
         let key = (directory.to_owned(), facts);
-        if !self.acked.contains_key(&key) {
-            self.sent.remove(&key);
+        if let Some(count) = self.sent.get_mut(&key) {
+            *count = count.saturating_sub(1);
         }
     }
 }
@@ -104,7 +104,7 @@ impl Oracle {
                     && let Some(facts) = Facts::of(bytes)
                 {
                     let name = directory(&topic.name, partition.index);
-                    self.producers.sent.insert((name, facts));
+                    *self.producers.sent.entry((name, facts)).or_default() += 1;
                 }
             }
         }
@@ -238,9 +238,10 @@ impl Oracle {
         }
         // What was appended behind it need not be written yet, or was taken back since: everything
         // that may have been appended counts.
-        let later = self.producers.sent.iter().filter(|(name, other)| {
+        let later = self.producers.sent.iter().filter(|((name, other), count)| {
             let before = self.producers.acked.get(&(name.clone(), *other));
-            name == directory
+            **count > 0
+                && name == directory
                 && other.producer == facts.producer
                 && *other != facts
                 && before.is_none_or(|(at, _)| *at > offset)
