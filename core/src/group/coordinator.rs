@@ -617,7 +617,7 @@ pub(crate) fn convert(
         group.kind = if to_consumer {
             GroupKind::Consumer(Box::default())
         } else {
-            GroupKind::Classic(ClassicGroup::new(now))
+            GroupKind::Classic(Box::new(ClassicGroup::new(now)))
         };
     }
     if !records.is_empty() {
