@@ -401,6 +401,23 @@ fn a_commit_whose_write_failed_is_refused_and_not_seen() {
 }
 
 #[test]
+fn groups_that_cannot_be_read_are_tried_again() {
+    let (mut host, client) = started();
+    assert_eq!(commit(&mut host, client, "", -1, 5), ErrorCode::NONE);
+    host.fail_flushes = true;
+    host.fail_group_reads = true;
+    let lost = commit(&mut host, client, "", -1, 6);
+    assert_eq!(lost, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    host.fail_flushes = false;
+    host.advance(60_000);
+    let loading = Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+    assert_eq!(offset(&mut host, client), loading);
+    host.fail_group_reads = false;
+    host.advance(5_000);
+    assert_eq!(offset(&mut host, client), Ok(6));
+}
+
+#[test]
 fn what_cannot_be_committed_is_refused_one_by_one() {
     let (mut host, client) = started();
     let mut request = commit_request("", -1, 5);

@@ -13,6 +13,7 @@ use crate::effect::{Effect, Effects, FileOp, Part};
 use crate::ids::{ConnectionId, FileId, FilePath, Position};
 use crate::input::{Completion, DirEntry, DiskError, DiskErrorKind, Endpoint, Input, ReadFiles};
 use crate::metadata::config::BrokerConfig;
+use crate::read_job::ReadJob;
 use crate::record::batch::Compression;
 use crate::record::builder::{BatchBuilder, BatchFields};
 use crate::request::prepare;
@@ -43,6 +44,8 @@ pub(crate) struct Harness {
     held_flushes: Vec<FileId>,
     /// Flushes that are carried out fail.
     pub(crate) fail_flushes: bool,
+    /// Reads of groups fail.
+    pub(crate) fail_group_reads: bool,
     open: BTreeMap<FileId, (String, u64)>,
     inbox: BTreeMap<ConnectionId, VecDeque<Bytes>>,
     pub(crate) closed: BTreeSet<ConnectionId>,
@@ -72,6 +75,7 @@ impl Harness {
             hold_flushes: false,
             held_flushes: Vec::new(),
             fail_flushes: false,
+            fail_group_reads: false,
             open: BTreeMap::new(),
             inbox: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -340,7 +344,14 @@ impl Harness {
                 Some(Completion::Managed { operation, result })
             }
             Effect::Read { operation, job } => {
-                let result = job.run(&mut self.files);
+                let result = match *job {
+                    ReadJob::LoadGroups(_) if self.fail_group_reads => Err(DiskError {
+                        kind: DiskErrorKind::Io,
+                        path: FilePath::from("the disk"),
+                        detail: String::new(),
+                    }),
+                    _ => job.run(&mut self.files),
+                };
                 Some(Completion::Read { operation, result })
             }
             Effect::Report(report) => {

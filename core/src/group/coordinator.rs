@@ -18,7 +18,7 @@ use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::{Context, Owner};
 use crate::ids::{Offset, OperationId, TopicId};
-use crate::input::DiskError;
+use crate::input::{DiskError, DiskErrorKind};
 use crate::log::{AppendError, LogState};
 use crate::metadata::topics::Wanted;
 use crate::partition::PartitionKey;
@@ -39,6 +39,9 @@ const MAX_MESSAGE_BYTES: u64 = 8 << 20;
 /// nothing is committed to new partitions.
 const MAX_TOTAL_BYTES: usize = 512 << 20;
 
+/// After how long a shard that could not be read is tried again.
+const READ_RETRY_MS: u64 = 5_000;
+
 /// All groups of this broker.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCoordinator {
@@ -49,6 +52,8 @@ pub(crate) struct GroupCoordinator {
     parked: BTreeMap<RequestId, Parked>,
     /// Answers that wait until what they saw is durable.
     held: BTreeMap<RequestId, Held>,
+    /// Shards that could not be read, and when they are tried again.
+    retries: BTreeSet<(Mono, PartitionKey)>,
     /// When expired offsets are looked for next.
     next_expiry: Option<Mono>,
     /// What all groups hold, roughly.
@@ -106,7 +111,8 @@ impl GroupCoordinator {
     /// When [`on_deadline`] wants to be called.
     pub(crate) fn next_deadline(&self) -> Option<Mono> {
         let group = self.deadlines.first().map(|(at, _, _)| *at);
-        [group, self.next_expiry].into_iter().flatten().min()
+        let retry = self.retries.first().map(|(at, _)| *at);
+        [group, retry, self.next_expiry].into_iter().flatten().min()
     }
 
     /// Whether a read is one of a shard's.
@@ -397,6 +403,16 @@ pub(crate) fn on_read(
     let read = match result {
         Ok(ReadOutput::Groups(read)) => *read,
         Ok(other) => return damaged(state, cx, index, &format!("unexpected {other}")),
+        // What the disk refuses now it may give later; what it gives and is wrong stays wrong.
+        Err(error) if error.kind != DiskErrorKind::Other => {
+            shard.phase = Phase::Unread;
+            let at = cx.now.mono.plus_ms(READ_RETRY_MS);
+            state.groups.retries.insert((at, key));
+            let message = format!(
+                "groups cannot be read, trying again: partition={OFFSETS_TOPIC}-{index} {error}"
+            );
+            return cx.report(Level::Warn, "group", message);
+        }
         Err(error) => return damaged(state, cx, index, &error.to_string()),
     };
     for record in read.records {
@@ -601,7 +617,7 @@ pub(crate) fn convert(
         group.kind = if to_consumer {
             GroupKind::Consumer(Box::default())
         } else {
-            GroupKind::Classic(ClassicGroup::new(now))
+            GroupKind::Classic(Box::new(ClassicGroup::new(now)))
         };
     }
     if !records.is_empty() {
@@ -836,6 +852,13 @@ pub(crate) fn on_deadline(state: &mut State, cx: &mut Context<'_>) {
         let _ = on_consumer(state, cx, index, &id, |group, _, _, records| {
             group.on_deadline(now, &id, records);
         });
+    }
+    while let Some((at, key)) = state.groups.retries.first().copied() {
+        if at > now.mono {
+            break;
+        }
+        state.groups.retries.pop_first();
+        begin_load(state, cx, key);
     }
     if state.groups.next_expiry.is_some_and(|at| at <= now.mono) {
         let interval_ms = state.config.groups.offsets_retention_check_interval_ms;

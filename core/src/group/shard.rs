@@ -60,7 +60,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub(crate) enum GroupKind {
     /// The classic one; also a group without members that only stores offsets.
-    Classic(ClassicGroup),
+    Classic(Box<ClassicGroup>),
     /// That of KIP-848.
     Consumer(Box<ConsumerGroup>),
 }
@@ -115,7 +115,7 @@ impl Shard {
                 let group = self.group_or_new(now, &key.group);
                 group.mark = end;
                 if !live {
-                    group.kind = GroupKind::Classic(ClassicGroup::restore(now, value));
+                    group.kind = GroupKind::Classic(Box::new(ClassicGroup::restore(now, value)));
                 }
             }
             CoordinatorRecord::GroupMetadata(key, None) => {
@@ -126,7 +126,7 @@ impl Shard {
                 {
                     // Its offsets have tombstones of their own; a commit behind this record is of a
                     // new group.
-                    group.kind = GroupKind::Classic(ClassicGroup::new(now));
+                    group.kind = GroupKind::Classic(Box::new(ClassicGroup::new(now)));
                     group.mark = end;
                 }
             }
@@ -155,7 +155,7 @@ impl Shard {
         }
         match &mut group.kind {
             GroupKind::Consumer(_) if ends => {
-                group.kind = GroupKind::Classic(ClassicGroup::new(now));
+                group.kind = GroupKind::Classic(Box::new(ClassicGroup::new(now)));
             }
             GroupKind::Consumer(consumer) => consumer.apply(record),
             GroupKind::Classic(_) if says => {
@@ -171,7 +171,7 @@ impl Shard {
     pub(super) fn group_or_new(&mut self, now: Now, id: &Str) -> &mut Group {
         if !self.groups.contains_key(id) {
             let group = Group {
-                kind: GroupKind::Classic(ClassicGroup::new(now)),
+                kind: GroupKind::Classic(Box::new(ClassicGroup::new(now))),
                 offsets: Offsets::default(),
                 mark: Offset(0),
                 armed: None,
