@@ -24,7 +24,7 @@ fn seeds_differ() {
 
 #[test]
 fn a_run_does_something() {
-    let outcomes: Vec<_> = (0..10)
+    let outcomes: Vec<_> = (0..30)
         .map(|seed| run(seed, Workload::Mixed, Planted::NONE, Keep::None))
         .collect();
     assert!(outcomes.iter().all(|outcome| outcome.violation.is_none()));
@@ -37,6 +37,6 @@ fn a_run_does_something() {
 #[test]
 fn a_planted_bug_is_found() {
     let bugs = crate::bugs::by_name("ack-before-flush").unwrap();
-    let found = (0..100).find_map(|seed| run(seed, bugs, Keep::None).violation);
+    let found = (0..100).find_map(|seed| run(seed, Workload::Mixed, bugs, Keep::None).violation);
     assert!(found.is_some());
 }
