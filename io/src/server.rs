@@ -35,7 +35,9 @@ const BACKLOG: i32 = 16_384;
 /// Memory kept for the next large frames.
 const POOLED_BYTES: usize = 32 << 20;
 const THREADS: Threads = Threads {
-    flushers: 4,
+    // A flush mostly waits, and a disk carries out many at once: 100 files were flushed 280 times a
+    // second by one thread, 4,000 times by 4, 11,000 times by 32. They start when they are needed.
+    flushers: 32,
     workers: 4,
 };
 /// Where random bytes come from.

@@ -105,7 +105,7 @@ pub(super) fn text(results: &[Found]) -> Vec<String> {
 fn row(first: &str, cells: &[&str; 8]) -> String {
     let [_, bare, odradek, kafka, of_bare, times_kafka, goal, reached] = cells;
     format!(
-        "{first:<16}{bare:>12}{odradek:>12}{kafka:>12}{of_bare:>9}{times_kafka:>9}  {goal:<22}{reached}"
+        "{first:<16}{bare:>12}{odradek:>12}{kafka:>12}{of_bare:>9}{times_kafka:>9}  {goal:<28}{reached}"
     )
     .trim_end()
     .to_owned()
@@ -216,7 +216,7 @@ mod tests {
             text,
             "                        bare     odradek       kafka  of bare  x kafka  goal
 produce
-  MB/s                  1000         950         190     0.95     5.00  >= 0.90 of bare       reached"
+  MB/s                  1000         950         190     0.95     5.00  >= 0.90 of bare             reached"
         );
     }
 }
