@@ -7,7 +7,6 @@
     clippy::disallowed_macros
 )]
 
-#[allow(unused_imports, reason = "its client is not needed here")]
 mod harness;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "support/serve.rs"]

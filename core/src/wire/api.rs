@@ -211,27 +211,16 @@ apis! {
 }
 
 impl ApiKey {
-    /// Whether the broker answers the API. What it does not answer is refused like an unknown one and
-    /// not advertised, although the codec, and so a client, knows it.
-    #[must_use]
-    pub const fn is_served(self) -> bool {
-        !matches!(
-            self,
-            Self::ConsumerGroupHeartbeat | Self::ConsumerGroupDescribe
-        )
-    }
-
-    /// The versions that ApiVersions lists; `None` if the API is not served.
+    /// The versions that ApiVersions lists.
     ///
     /// They are those that are answered, but for Produce: librdkafka silently turns compression
     /// off unless version 0 is listed, so 0 to 2 are listed and refused (as Kafka does since 4.0,
     /// KAFKA-18659).
     #[must_use]
-    pub const fn advertised(self) -> Option<Versions> {
+    pub const fn advertised(self) -> Versions {
         match self {
-            Self::Produce => Some(Versions::new(0, self.versions().max)),
-            _ if self.is_served() => Some(self.versions()),
-            _ => None,
+            Self::Produce => Versions::new(0, self.versions().max),
+            _ => self.versions(),
         }
     }
 
