@@ -546,7 +546,8 @@ fn clients_that_never_read_their_answers() {
         }
     }
     drop(held);
-    siege.end(Duration::from_secs(20), 40);
+    // Of it about 35 are answers under way; the allocator keeps what a thread freed for a moment.
+    siege.end(Duration::from_secs(20), 56);
 }
 
 /// Small requests that ask for much, by naming the same thing again and again.

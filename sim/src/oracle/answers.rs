@@ -136,7 +136,7 @@ impl Oracle {
         }
         match (request, response) {
             (RequestBody::Produce(request), ResponseBody::Produce(response)) => {
-                self.judge_produce(version, request, response, disk);
+                self.judge_produce(exchange, version, request, response, disk);
             }
             (RequestBody::Fetch(request), ResponseBody::Fetch(response)) => {
                 self.judge_fetch(exchange, version, request, response, disk);
@@ -177,6 +177,7 @@ impl Oracle {
 
     fn judge_produce(
         &mut self,
+        exchange: &Exchange,
         version: i16,
         request: &ProduceRequest,
         response: &ProduceResponse,
@@ -221,7 +222,8 @@ impl Oracle {
                 .is_some_and(|log| !log.may_vanish)
             {
                 let error = answer.error_code;
-                self.producer_answered(&partition, sent, error, answer.base_offset);
+                let arrived = exchange.arrived;
+                self.producer_answered(&partition, arrived, sent, error, answer.base_offset);
             }
             if !answer.error_code.is_error() {
                 let directory = directory(&name, asked.index);

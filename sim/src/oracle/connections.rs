@@ -19,6 +19,8 @@ pub struct Exchanges {
 pub struct Exchange {
     /// What it says; `None` if it says nothing that can be served.
     pub request: Option<Request>,
+    /// When it reached the broker.
+    pub arrived: Mono,
     /// When it became the first of its connection: when it may start.
     pub first_since: Option<Mono>,
     /// Whether the broker had to let it wait at the end of a step.
@@ -33,6 +35,7 @@ impl Exchanges {
         let queue = self.open.entry(connection).or_default();
         queue.push_back(Exchange {
             request: decode_request(frame.clone()).ok(),
+            arrived: now,
             first_since: queue.is_empty().then_some(now),
             waited: false,
             too_little_at: None,

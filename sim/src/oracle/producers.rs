@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use odradek_core::ids::ConnectionId;
 use odradek_core::log::config::Durability;
+use odradek_core::time::Mono;
 use odradek_core::wire::messages::init_producer_id::InitProducerIdResponse;
 use odradek_core::wire::{ErrorCode, Records, RequestBody};
 
@@ -17,14 +18,22 @@ use crate::batch::HEADER_BYTES;
 /// How many batches of a producer the broker must know again.
 const REMEMBERED: usize = 5;
 
+/// An acknowledgement of a batch.
+#[derive(Clone, Copy, Debug)]
+struct Acked {
+    offset: i64,
+    life: u64,
+    first: Mono,
+}
+
 /// What was seen of producers.
 #[derive(Debug, Default)]
 pub struct Producers {
     ids: BTreeSet<i64>,
     /// How often a batch reached the broker and was not refused for its place.
     sent: BTreeMap<(String, Facts), u32>,
-    /// Where batches were acknowledged, and in which life of the broker.
-    acked: BTreeMap<(String, Facts), (i64, u64)>,
+    /// Where batches were acknowledged, in which life of the broker, and when for the first time.
+    acked: BTreeMap<(String, Facts), Acked>,
     /// In which life of the broker a batch of a producer was written last.
     written: BTreeMap<(String, i64), u64>,
     life: u64,
@@ -157,6 +166,7 @@ impl Oracle {
     pub(super) fn producer_answered(
         &mut self,
         directory: &str,
+        arrived: Mono,
         sent: &[u8],
         error: ErrorCode,
         base_offset: i64,
@@ -168,7 +178,7 @@ impl Oracle {
             ErrorCode::NONE => self.producer_acked(directory, facts, base_offset),
             ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER => {
                 self.mark(Mark::OutOfOrderAnswered);
-                self.check_refused(directory, facts);
+                self.check_refused(directory, arrived, facts);
                 self.producers.forget_refused(directory, facts);
             }
             ErrorCode::INVALID_PRODUCER_EPOCH => {
@@ -182,12 +192,23 @@ impl Oracle {
     fn producer_acked(&mut self, directory: &str, facts: Facts, base_offset: i64) {
         let key = (directory.to_owned(), facts);
         let life = self.producers.life;
-        let before = self.producers.acked.insert(key, (base_offset, life));
+        let before = self.producers.acked.get(&key).copied();
+        let acked = Acked {
+            offset: base_offset,
+            life,
+            first: before.map_or(self.now, |before| before.first),
+        };
+        self.producers.acked.insert(key, acked);
         // Under `os` a power loss takes what was acknowledged.
         if self.durability != Durability::Fsync {
             return;
         }
-        if let Some((original, then)) = before {
+        if let Some(Acked {
+            offset: original,
+            life: then,
+            ..
+        }) = before
+        {
             if original != base_offset {
                 let check = if then == life {
                     Check::DuplicateReturnsOriginalOffset
@@ -220,8 +241,12 @@ impl Oracle {
     }
 
     /// What was refused as out of order must not be one of the last batches of its producer.
-    fn check_refused(&mut self, directory: &str, facts: Facts) {
-        let Some((offset, life)) = self
+    fn check_refused(&mut self, directory: &str, arrived: Mono, facts: Facts) {
+        let Some(Acked {
+            offset,
+            life,
+            first,
+        }) = self
             .producers
             .acked
             .get(&(directory.to_owned(), facts))
@@ -233,7 +258,10 @@ impl Oracle {
             return;
         };
         let deleted = offset < log.log_start.max(log.log_start_asked);
-        if deleted || self.durability != Durability::Fsync {
+        // An attempt that came too early was refused before another was stored, and its answer may
+        // have waited for those in front of it.
+        let came_before = arrived <= first;
+        if deleted || came_before || self.durability != Durability::Fsync {
             return;
         }
         // What was appended behind it need not be written yet, or was taken back since: everything
@@ -244,7 +272,7 @@ impl Oracle {
                 && name == directory
                 && other.producer == facts.producer
                 && *other != facts
-                && before.is_none_or(|(at, _)| *at > offset)
+                && before.is_none_or(|before| before.offset > offset)
         });
         let later = later.count();
         if later < REMEMBERED {
