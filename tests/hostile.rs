@@ -546,7 +546,7 @@ fn clients_that_never_read_their_answers() {
         }
     }
     drop(held);
-    // Of it about 35 are answers under way; the allocator keeps what a thread freed for a moment.
+    // 42 were seen: the allocator keeps for a moment what a thread freed.
     siege.end(Duration::from_secs(20), 56);
 }
 
