@@ -158,7 +158,7 @@ impl Oracle {
             log.visible_end = log.visible_end.min(found.end);
             log.high_watermarks.fall_to(found.end);
         }
-        if power_under_os && found.end < acked_end.max(visible_end) {
+        if power_under_os && found.end < before.max(acked_end).max(visible_end) {
             self.lost_under_os(directory, found.end);
         }
         if found.end < before {
