@@ -9,6 +9,7 @@
 //! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
 //!   oracle's rebuild of an index depends on (`index.interval.bytes`, `segment.index.bytes`).
 //! - DescribeTopicPartitions: cursors.
+//! - The APIs of groups and committed offsets: nothing.
 //!
 //! A client is a [`Client`]: a state machine that the world hands its events to. Some build their
 //! frames by hand, so that every version and every odd request comes up; the `machine`s are the
