@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-use super::messages::{self, Body, Message};
+use super::messages::{self, Body};
 use super::reader::{DecodeError, Reader};
+use super::versioned::Versioned;
 use super::versions::Versions;
 use super::writer::Writer;
 
@@ -48,7 +49,7 @@ macro_rules! apis {
             #[must_use]
             pub const fn versions(self) -> Versions {
                 match self {
-                    $(Self::$api => <messages::$request as Message>::VERSIONS,)*
+                    $(Self::$api => <messages::$request as Versioned>::VERSIONS,)*
                 }
             }
 
@@ -57,7 +58,7 @@ macro_rules! apis {
             pub const fn is_flexible(self, version: i16) -> bool {
                 match self {
                     $(Self::$api => {
-                        <messages::$request as Message>::FLEXIBLE.contains(version)
+                        <messages::$request as Versioned>::FLEXIBLE.contains(version)
                     })*
                 }
             }
@@ -77,7 +78,7 @@ macro_rules! apis {
                 reader: &mut Reader,
             ) -> Result<Self, DecodeError> {
                 Ok(match api {
-                    $(ApiKey::$api => Self::$api(Message::decode(reader, version)?),)*
+                    $(ApiKey::$api => Self::$api(Versioned::decode(reader, version)?),)*
                 })
             }
         }
@@ -110,7 +111,7 @@ macro_rules! apis {
                 reader: &mut Reader,
             ) -> Result<Self, DecodeError> {
                 Ok(match api {
-                    $(ApiKey::$api => Self::$api(Message::decode(reader, version)?),)*
+                    $(ApiKey::$api => Self::$api(Versioned::decode(reader, version)?),)*
                 })
             }
         }

@@ -71,55 +71,13 @@ pub use produce::{ProduceRequest, ProduceResponse};
 pub use sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::api::ApiKey;
-use super::reader::{DecodeError, Malformation, Reader};
-use super::value::{Format, Value};
-use super::versions::Versions;
+use super::versioned::Versioned;
 use super::writer::Writer;
 
 /// A request or a response, made from a table.
-pub trait Message: Value {
-    /// Kafka's name for it.
-    const NAME: &'static str;
+pub trait Message: Versioned {
     /// The API it belongs to.
     const API: ApiKey;
-    /// The versions it can be read and written in.
-    const VERSIONS: Versions;
-    /// The versions with compact lengths and tagged fields (KIP-482).
-    const FLEXIBLE: Versions;
-
-    /// Reads the message. Bytes after its end are left in the reader.
-    fn decode(reader: &mut Reader, version: i16) -> Result<Self, DecodeError> {
-        if !Self::VERSIONS.contains(version) {
-            return Err(DecodeError::new(Malformation::Version(version)));
-        }
-        Self::read(reader, Self::format(version))
-    }
-
-    /// Writes the message.
-    ///
-    /// # Panics
-    ///
-    /// If `version` is not one of the message's. It comes from a request that was decoded, or from
-    /// a choice among versions the peer and this codec both have.
-    fn encode(&self, writer: &mut Writer, version: i16) {
-        assert!(
-            Self::VERSIONS.contains(version),
-            "{} has no version {version}",
-            Self::NAME
-        );
-        self.write(writer, Self::format(version));
-    }
-
-    /// How values are written in `version`.
-    #[must_use]
-    fn format(version: i16) -> Format {
-        Format {
-            version,
-            flexible: Self::FLEXIBLE.contains(version),
-            nullable: false,
-            tagged: false,
-        }
-    }
 }
 
 /// What can follow a header: a message, or one of several.

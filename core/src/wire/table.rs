@@ -110,20 +110,18 @@ macro_rules! message {
             pub struct $struct:ident { $($struct_fields:tt)* }
         )*
     ) => {
-        structure! {
+        data! {
             $(#[$doc])*
-            pub struct $name { $($fields)* }
+            pub data $name (versions $versions $(, flexible $flexible)?)
+            { $($fields)* }
+            $(
+                $(#[$struct_doc])*
+                pub struct $struct { $($struct_fields)* }
+            )*
         }
-        $(structure! {
-            $(#[$struct_doc])*
-            pub struct $struct { $($struct_fields)* }
-        })*
 
         impl $crate::wire::messages::Message for $name {
-            const NAME: &'static str = stringify!($name);
             const API: $crate::wire::api::ApiKey = $crate::wire::api::ApiKey::$api;
-            const VERSIONS: $crate::wire::versions::Versions = versions!($versions);
-            const FLEXIBLE: $crate::wire::versions::Versions = versions!($($flexible)?);
         }
     };
 }

@@ -1,5 +1,5 @@
-//! Structs that are no requests: they stand in records, in files, or inside other messages, as bytes
-//! that begin with their version.
+//! What is written in one of several versions. A message stands behind a header that says which;
+//! structs in records, in files, or inside other messages begin with it.
 
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
@@ -32,7 +32,8 @@ pub trait Versioned: Value {
     ///
     /// # Panics
     ///
-    /// If `version` is not one of its own: versions to write are constants.
+    /// If `version` is not one of its own. It is a constant, comes from a request that was decoded,
+    /// or is a choice among versions that the peer and this codec both have.
     fn encode(&self, writer: &mut Writer, version: i16) {
         assert!(
             Self::VERSIONS.contains(version),
