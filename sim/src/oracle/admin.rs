@@ -36,6 +36,13 @@ impl Configs {
     }
 }
 
+/// The type and name of each resource of a list: every API has a struct of its own for them.
+macro_rules! resources {
+    ($list:expr) => {
+        names($list.iter().map(|r| (r.resource_type, &*r.resource_name)))
+    };
+}
+
 /// Topics that nobody deletes. (Those of others are made again with other configs.)
 fn lasts(topic: &str) -> bool {
     topic.starts_with("topic")
@@ -137,38 +144,12 @@ impl Oracle {
             }
             (RequestBody::DescribeConfigs(request), ResponseBody::DescribeConfigs(response)) => {
                 self.judge_configs(response);
-                (
-                    names(
-                        request
-                            .resources
-                            .iter()
-                            .map(|r| (r.resource_type, &*r.resource_name)),
-                    ),
-                    names(
-                        response
-                            .results
-                            .iter()
-                            .map(|r| (r.resource_type, &*r.resource_name)),
-                    ),
-                )
+                (resources!(request.resources), resources!(response.results))
             }
             (RequestBody::AlterConfigs(asked), ResponseBody::AlterConfigs(response)) => {
                 let done = response.responses.iter().all(|r| !r.error_code.is_error());
                 self.configs_changed(request, done);
-                (
-                    names(
-                        asked
-                            .resources
-                            .iter()
-                            .map(|r| (r.resource_type, &*r.resource_name)),
-                    ),
-                    names(
-                        response
-                            .responses
-                            .iter()
-                            .map(|r| (r.resource_type, &*r.resource_name)),
-                    ),
-                )
+                (resources!(asked.resources), resources!(response.responses))
             }
             (
                 RequestBody::IncrementalAlterConfigs(asked),
@@ -176,20 +157,7 @@ impl Oracle {
             ) => {
                 let done = response.responses.iter().all(|r| !r.error_code.is_error());
                 self.configs_changed(request, done);
-                (
-                    names(
-                        asked
-                            .resources
-                            .iter()
-                            .map(|r| (r.resource_type, &*r.resource_name)),
-                    ),
-                    names(
-                        response
-                            .responses
-                            .iter()
-                            .map(|r| (r.resource_type, &*r.resource_name)),
-                    ),
-                )
+                (resources!(asked.resources), resources!(response.responses))
             }
             (RequestBody::DescribeLogDirs(_), ResponseBody::DescribeLogDirs(response)) => {
                 return self.judge_log_dirs(response);
