@@ -1,28 +1,30 @@
 //! Brings requests and time to the groups, and what they decide to the log and the clients.
 
+mod loading;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use loading::{begin_load, throw_away};
+pub(crate) use loading::{log_moved, on_read, partition_gone};
+
 use super::classic::{ClassicGroup, MemberRef, Outcome, Reply};
 use super::config::GroupConfig;
 use super::consumer::{ConsumerGroup, Topics};
 use super::expiry;
-use super::load::LoadGroups;
 use super::offsets::CommittedOffset;
 use super::record::{batches_of, classic_record, offset_record};
 use super::shard::{GROUP_BYTES, Group, GroupKind, Phase, Shard};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
-use crate::context::{Context, Owner};
+use crate::context::Context;
 use crate::ids::{Offset, OperationId, TopicId};
-use crate::input::{DiskError, DiskErrorKind};
-use crate::log::{AppendError, LogState};
+use crate::log::AppendError;
 use crate::metadata::topics::Wanted;
 use crate::partition::PartitionKey;
-use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
 use crate::request;
 use crate::time::Mono;
@@ -38,9 +40,6 @@ const MAX_MESSAGE_BYTES: u64 = 8 << 20;
 /// What offsets and members of all groups together may hold, roughly. Beyond it no member joins and
 /// nothing is committed to new partitions.
 const MAX_TOTAL_BYTES: usize = 512 << 20;
-
-/// After how long a shard that could not be read is tried again.
-const READ_RETRY_MS: u64 = 5_000;
 
 /// All groups of this broker.
 #[derive(Debug, Default)]
@@ -228,216 +227,6 @@ pub(crate) fn shard_of(state: &State, group: &str) -> Result<i32, ErrorCode> {
     }
     shard.check()?;
     Ok(index)
-}
-
-/// Something happened to the log of a partition of the topic.
-pub(crate) fn log_moved(
-    state: &mut State,
-    cx: &mut Context<'_>,
-    key: PartitionKey,
-    lost: Option<Offset>,
-) {
-    let Some(partition) = state.partitions.get(&key) else {
-        return;
-    };
-    let durable = partition.high_watermark();
-    let shards = &mut state.groups.shards;
-    let shard = shards.entry(key.index).or_insert_with(|| Shard::new(key));
-    if shard.key != key {
-        // The topic was deleted and made anew.
-        throw_away(state, cx, key.index, None);
-        state.groups.shards.insert(key.index, Shard::new(key));
-    }
-    if let Some(from) = lost {
-        throw_away(state, cx, key.index, Some(from));
-    }
-    let Some(shard) = state.groups.shards.get_mut(&key.index) else {
-        return;
-    };
-    for request in shard.take_durable(durable) {
-        let durable_now = |state: &State, (index, offset): &(i32, Offset)| {
-            let shard = state.groups.shards.get(index);
-            shard.is_some_and(|shard| shard.durable >= *offset)
-        };
-        let Some(mut held) = state.groups.held.remove(&request) else {
-            continue;
-        };
-        held.marks.retain(|mark| !durable_now(state, mark));
-        if held.marks.is_empty() {
-            state.answer(request, held.ok);
-        } else {
-            state.groups.held.insert(request, held);
-        }
-    }
-    begin_load(state, cx, key);
-}
-
-/// A partition of the topic is gone.
-pub(crate) fn partition_gone(state: &mut State, cx: &mut Context<'_>, key: PartitionKey) {
-    let known = state.groups.shards.get(&key.index);
-    if known.is_some_and(|shard| shard.key == key) {
-        throw_away(state, cx, key.index, None);
-        state.groups.shards.remove(&key.index);
-        state.groups.weigh();
-    }
-}
-
-/// The state of a shard may not be what the log says: it goes, and so does everybody who waits for
-/// more than what is below `from`, or without it for anything.
-fn throw_away(state: &mut State, cx: &mut Context<'_>, index: i32, from: Option<Offset>) {
-    let Some(shard) = state.groups.shards.get_mut(&index) else {
-        return;
-    };
-    shard.phase = Phase::Unread;
-    let groups = core::mem::take(&mut shard.groups);
-    let first_lost = from.map_or(Offset(i64::MIN), |from| from.plus(1));
-    let lost = shard.waits.split_off(&(first_lost, RequestId(0)));
-    state
-        .groups
-        .deadlines
-        .retain(|(_, shard, _)| *shard != index);
-    for (_, request) in lost {
-        if let Some(held) = state.groups.held.remove(&request) {
-            for (other, offset) in &held.marks {
-                if let Some(shard) = state.groups.shards.get_mut(other) {
-                    shard.waits.remove(&(*offset, request));
-                }
-            }
-            state.answer(request, held.failed);
-        }
-    }
-    let mut parked = 0;
-    for mut group in groups.into_values() {
-        if let GroupKind::Classic(classic) = &mut group.kind {
-            for (request, reply) in classic.evict(ErrorCode::COORDINATOR_NOT_AVAILABLE) {
-                parked += 1;
-                send(state, request, reply);
-            }
-        }
-    }
-    state.groups.weigh();
-    if from.is_some() {
-        cx.report(
-            Level::Warn,
-            "group",
-            format!(
-                "records of groups were lost, the groups are read again: \
-                 partition={OFFSETS_TOPIC}-{index} waiting_members={parked}"
-            ),
-        );
-    }
-}
-
-/// Reads a shard from its log, if it is to be read and the log can be.
-fn begin_load(state: &mut State, cx: &mut Context<'_>, key: PartitionKey) {
-    let Some(partition) = state.partitions.get(&key) else {
-        return;
-    };
-    let unread = |shard: &&mut Shard| matches!(shard.phase, Phase::Unread);
-    let Some(shard) = state.groups.shards.get_mut(&key.index).filter(unread) else {
-        return;
-    };
-    if let LogState::Offline(_) = partition.log().state() {
-        shard.phase = Phase::Damaged;
-        return;
-    }
-    if partition.log().takes_records() {
-        shard.groups.clear();
-        let start = partition.log().log_start_offset();
-        load_from(state, cx, key, start);
-    }
-}
-
-fn load_from(state: &mut State, cx: &mut Context<'_>, key: PartitionKey, next: Offset) {
-    let Some(partition) = state.partitions.get(&key) else {
-        return;
-    };
-    let end = partition.log().log_end_offset();
-    let Some(shard) = state.groups.shards.get_mut(&key.index) else {
-        return;
-    };
-    if next < end {
-        match partition.log().replay_records(next, end) {
-            Some(records) => {
-                let job = ReadJob::LoadGroups(LoadGroups(records));
-                shard.phase = Phase::Loading(cx.read(Owner::Broker, job));
-            }
-            // The log is not what it was; it will be heard of again.
-            None => shard.phase = Phase::Unread,
-        }
-        return;
-    }
-    shard.end = end;
-    shard.loaded(cx.now, &state.config.groups);
-    let offsets: usize = shard.groups.values().map(|group| group.offsets.len()).sum();
-    cx.report(
-        Level::Info,
-        "group",
-        format!(
-            "loaded: partition={OFFSETS_TOPIC}-{} groups={} offsets={offsets} offset={end}",
-            key.index,
-            shard.groups.len()
-        ),
-    );
-    let ids: Vec<Str> = shard.groups.keys().cloned().collect();
-    for id in &ids {
-        state.groups.arm(key.index, id);
-    }
-    state.groups.weigh();
-}
-
-/// A read for a shard ended.
-pub(crate) fn on_read(
-    state: &mut State,
-    cx: &mut Context<'_>,
-    operation: OperationId,
-    result: Result<ReadOutput, DiskError>,
-) {
-    let Some(index) = state.groups.reading_shard(operation) else {
-        return;
-    };
-    let Some(shard) = state.groups.shards.get_mut(&index) else {
-        return;
-    };
-    let key = shard.key;
-    let read = match result {
-        Ok(ReadOutput::Groups(read)) => *read,
-        Ok(other) => return damaged(state, cx, index, &format!("unexpected {other}")),
-        // What the disk refuses now it may give later; what it gives and is wrong stays wrong.
-        Err(error) if error.kind != DiskErrorKind::Other => {
-            shard.phase = Phase::Unread;
-            let at = cx.now.mono.plus_ms(READ_RETRY_MS);
-            state.groups.retries.insert((at, key));
-            let message = format!(
-                "groups cannot be read, trying again: partition={OFFSETS_TOPIC}-{index} {error}"
-            );
-            return cx.report(Level::Warn, "group", message);
-        }
-        Err(error) => return damaged(state, cx, index, &error.to_string()),
-    };
-    for record in read.records {
-        shard.replay(cx.now, record, read.next_offset, false);
-    }
-    match read.damage {
-        Some(why) => damaged(state, cx, index, &why),
-        None => load_from(state, cx, key, read.next_offset),
-    }
-}
-
-fn damaged(state: &mut State, cx: &mut Context<'_>, index: i32, why: &str) {
-    if let Some(shard) = state.groups.shards.get_mut(&index) {
-        shard.phase = Phase::Damaged;
-        shard.groups.clear();
-    }
-    cx.report(
-        Level::Error,
-        "group",
-        format!(
-            "groups cannot be read, and are out of service: partition={OFFSETS_TOPIC}-{index} \
-             {why}; restore the partition from a copy, or delete the topic {OFFSETS_TOPIC} to begin \
-             without committed offsets"
-        ),
-    );
 }
 
 /// Appends records of a shard; those about offsets and the end of groups take effect.
