@@ -14,7 +14,7 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  odradek bench bare --dir /tmp/bare --listen 127.0.0.1:9092 --flush
+  odradek bench bare --dir bare-data --listen 127.0.0.1:9092 --flush
   odradek bench produce --bare                   in another terminal
 
 Exit codes: 1 failed, 2 wrong usage.")]

@@ -31,8 +31,8 @@ use lines::{Line, Metric, Which};
 #[command(after_help = "\
 Examples:
   odradek bench compare --quick
-  results/fetch-kafka /tmp/kafka-jars
-  odradek bench compare --kafka /tmp/kafka-jars --rows results/rows.jsonl
+  results/fetch-kafka kafka-jars
+  odradek bench compare --kafka kafka-jars --rows results/rows.jsonl
   odradek bench compare --only produce --only commit --rounds 9
 
 Exit codes: 0 measured, whatever came out; 1 failed, 2 wrong usage.")]
