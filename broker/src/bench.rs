@@ -20,6 +20,7 @@ mod latency;
 mod limits;
 mod link;
 mod load;
+mod load_args;
 mod mixed;
 mod plot;
 mod process;
@@ -31,6 +32,7 @@ mod start;
 mod topic;
 
 use clap::Subcommand;
+use load_args::LoadArgs;
 
 use crate::failure::Failure;
 
@@ -57,13 +59,69 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Produce(produce::Args),
-    Fetch(fetch::Args),
-    Latency(latency::Args),
-    Commit(commit::Args),
-    Connections(connections::Args),
+    /// Sends batches as fast as they are acknowledged.
+    #[command(after_help = "\
+Examples:
+  odradek bench produce
+  odradek bench produce --records 10 --bytes 100 --in-flight 1
+  odradek bench produce --connections 4 --partitions 4 --rounds 10 --output json
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
+    Produce(LoadArgs<produce::ProduceLoad>),
+    /// Fills a partition, and then reads it from its start to its end, over and over.
+    #[command(after_help = "\
+Examples:
+  odradek bench fetch
+  odradek bench fetch --fetch-bytes 65536 --fill-mib 100
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
+    Fetch(LoadArgs<fetch::FetchLoad>),
+    /// Sends records at a rate, each its own request, to a consumer that waits for them.
+    ///
+    /// The latency of a record runs from the time at which it was to be sent until the consumer has
+    /// it. If the broker does not keep up, the records behind wait, and that counts.
+    #[command(after_help = "\
+Examples:
+  odradek bench latency
+  odradek bench latency --rate 10000 --rounds 10
+  odradek bench latency --rate 10000 --ping      round trips of a request that asks for nothing
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
+    Latency(LoadArgs<latency::LatencyLoad>),
+    /// Sends one record at a time on each of many connections, the next when the last is answered.
+    ///
+    /// This is where group commit shows: with fsync a flush covers what all of them have sent.
+    #[command(after_help = "\
+Examples:
+  odradek bench commit
+  odradek bench commit --connections 500 --partitions 100
+  odradek bench commit --connections 1 --bytes 1000
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
+    Commit(LoadArgs<commit::CommitLoad>),
+    /// Opens connections one after the other until the last one is served, and leaves them idle.
+    ///
+    /// With --pid the broker's memory is measured: what it grew by since the first round began, over
+    /// the number of connections.
+    #[command(after_help = "\
+Examples:
+  odradek bench connections --connections 5000
+  odradek bench connections --rounds 1 --pid $(pgrep odradek)
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
+    Connections(LoadArgs<connections::ConnectionsLoad>),
     Start(start::Args),
-    Mixed(mixed::Args),
+    /// Sends batches to several partitions at a rate, reads them all, and counts what is lost.
+    ///
+    /// Each partition keeps four segments: old ones are deleted all the time. With --pid the broker's
+    /// memory is measured after each round.
+    #[command(after_help = "\
+Examples:
+  odradek bench mixed --rate 200000 --rounds 10 --seconds 60 --warm-up 0 --pid $(pgrep odradek)
+  odradek bench mixed --partitions 16 --rate 10000 --segment-mib 16
+
+Exit codes: 0 measured, 1 failed or records were lost, 2 wrong usage.")]
+    Mixed(LoadArgs<mixed::MixedLoad>),
     Limits(limits::Args),
     Compare(compare::Args),
     Plot(plot::Args),
@@ -74,11 +132,11 @@ enum Command {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     odradek_io::limits::raise_descriptor_limit();
     match &args.command {
-        Command::Produce(args) => produce::run(args),
-        Command::Fetch(args) => fetch::run(args),
-        Command::Latency(args) => latency::run(args),
-        Command::Commit(args) => commit::run(args),
-        Command::Connections(args) => connections::run(args),
+        Command::Produce(args) => args.run().map(drop),
+        Command::Fetch(args) => args.run().map(drop),
+        Command::Latency(args) => args.run().map(drop),
+        Command::Commit(args) => args.run().map(drop),
+        Command::Connections(args) => args.run().map(drop),
         Command::Start(args) => start::run(args),
         Command::Mixed(args) => mixed::run(args),
         Command::Limits(args) => limits::run(args),

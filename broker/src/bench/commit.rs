@@ -13,32 +13,9 @@ use serde_json::{Map, Value};
 use super::figures::{Sample, histogram, percentiles, record};
 use super::frames::{BatchShape, ProduceAnswer, RequestFrame, refused};
 use super::link::{Link, broken, nonsense};
-use super::load::{Load, RoundArgs, Running, Target, TargetArgs, Times, parameters};
-use super::report::ReportArgs;
+use super::load::{Load, Running, Target, Times, parameters};
 use super::topic::{Topic, TopicPlan};
 use crate::failure::Failure;
-
-/// Sends one record at a time on each of many connections, the next when the last is answered.
-///
-/// This is where group commit shows: with fsync a flush covers what all of them have sent.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  odradek bench commit
-  odradek bench commit --connections 500 --partitions 100
-  odradek bench commit --connections 1 --bytes 1000
-
-Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
-pub(super) struct Args {
-    #[command(flatten)]
-    load: CommitLoad,
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    #[command(flatten)]
-    report: ReportArgs,
-}
 
 /// The load.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,12 +32,6 @@ pub(super) struct CommitLoad {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(i32).range(1..=100_000))]
     pub(super) partitions: i32,
-}
-
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    args.report
-        .run(&args.load, &args.target.target()?, args.rounds)
 }
 
 impl Load for CommitLoad {

@@ -9,33 +9,10 @@ use serde_json::{Map, Value};
 use super::figures::Sample;
 use super::frames::RequestFrame;
 use super::link::Link;
-use super::load::{Load, RoundArgs, Running, Target, TargetArgs, Times, parameters};
+use super::load::{Load, Running, Target, Times, parameters};
 use super::process::resident_bytes;
-use super::report::ReportArgs;
 use super::schedule::wait_until;
 use crate::failure::Failure;
-
-/// Opens connections one after the other until the last one is served, and leaves them idle.
-///
-/// With --pid the broker's memory is measured: what it grew by since the first round began, over
-/// the number of connections.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  odradek bench connections --connections 5000
-  odradek bench connections --rounds 1 --pid $(pgrep odradek)
-
-Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
-pub(super) struct Args {
-    #[command(flatten)]
-    load: ConnectionsLoad,
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    #[command(flatten)]
-    report: ReportArgs,
-}
 
 /// The load.
 #[derive(Clone, Debug, clap::Args)]
@@ -44,12 +21,6 @@ pub(super) struct ConnectionsLoad {
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(super) connections: u32,
-}
-
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    args.report
-        .run(&args.load, &args.target.target()?, args.rounds)
 }
 
 impl Load for ConnectionsLoad {

@@ -7,29 +7,9 @@ use serde_json::{Map, Value};
 use super::figures::{Sample, histogram, percentiles, record};
 use super::frames::{BatchShape, FetchAnswer, FetchFrame, ProduceAnswer, RequestFrame, refused};
 use super::link::{Link, nonsense};
-use super::load::{Load, RoundArgs, Running, Target, TargetArgs, Times, parameters};
-use super::report::ReportArgs;
+use super::load::{Load, Running, Target, Times, parameters};
 use super::topic::{Topic, TopicPlan};
 use crate::failure::Failure;
-
-/// Fills a partition, and then reads it from its start to its end, over and over.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  odradek bench fetch
-  odradek bench fetch --fetch-bytes 65536 --fill-mib 100
-
-Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
-pub(super) struct Args {
-    #[command(flatten)]
-    load: FetchLoad,
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    #[command(flatten)]
-    report: ReportArgs,
-}
 
 /// The load.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,12 +30,6 @@ pub(super) struct FetchLoad {
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=16_000_000))]
     pub(super) bytes: u32,
-}
-
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    args.report
-        .run(&args.load, &args.target.target()?, args.rounds)
 }
 
 impl Load for FetchLoad {

@@ -8,34 +8,10 @@ use super::figures::{Sample, histogram, percentiles, record};
 use super::flow::Flow;
 use super::frames::{BatchShape, RequestFrame};
 use super::link::Link;
-use super::load::{Load, RoundArgs, Running, Target, TargetArgs, Times, parameters};
-use super::report::ReportArgs;
+use super::load::{Load, Running, Target, Times, parameters};
 use super::schedule::{Schedule, be_punctual, wait_until};
 use super::topic::TopicPlan;
 use crate::failure::Failure;
-
-/// Sends records at a rate, each its own request, to a consumer that waits for them.
-///
-/// The latency of a record runs from the time at which it was to be sent until the consumer has
-/// it. If the broker does not keep up, the records behind wait, and that counts.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  odradek bench latency
-  odradek bench latency --rate 10000 --rounds 10
-  odradek bench latency --rate 10000 --ping      round trips of a request that asks for nothing
-
-Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
-pub(super) struct Args {
-    #[command(flatten)]
-    load: LatencyLoad,
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    #[command(flatten)]
-    report: ReportArgs,
-}
 
 /// The load.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,12 +28,6 @@ pub(super) struct LatencyLoad {
     /// and nothing to do.
     #[arg(long)]
     pub(super) ping: bool,
-}
-
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    args.report
-        .run(&args.load, &args.target.target()?, args.rounds)
 }
 
 impl Load for LatencyLoad {

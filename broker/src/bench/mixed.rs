@@ -5,33 +5,11 @@ use serde_json::{Map, Value};
 use super::figures::{Sample, percentiles};
 use super::flow::Flow;
 use super::frames::BatchShape;
-use super::load::{Load, RoundArgs, Running, Target, TargetArgs, Times, parameters};
+use super::load::{Load, Running, Target, Times, parameters};
+use super::load_args::LoadArgs;
 use super::process::resident_bytes;
-use super::report::ReportArgs;
 use super::topic::TopicPlan;
 use crate::failure::Failure;
-
-/// Sends batches to several partitions at a rate, reads them all, and counts what is lost.
-///
-/// Each partition keeps four segments: old ones are deleted all the time. With --pid the broker's
-/// memory is measured after each round.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  odradek bench mixed --rate 200000 --rounds 10 --seconds 60 --warm-up 0 --pid $(pgrep odradek)
-  odradek bench mixed --partitions 16 --rate 10000 --segment-mib 16
-
-Exit codes: 0 measured, 1 failed or records were lost, 2 wrong usage.")]
-pub(super) struct Args {
-    #[command(flatten)]
-    load: MixedLoad,
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    #[command(flatten)]
-    report: ReportArgs,
-}
 
 /// The load.
 #[derive(Clone, Debug, clap::Args)]
@@ -59,10 +37,8 @@ pub(super) struct MixedLoad {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let figures = args
-        .report
-        .run_for_figures(&args.load, &args.target.target()?, args.rounds)?;
+pub(super) fn run(args: &LoadArgs<MixedLoad>) -> Result<(), Failure> {
+    let figures = args.run()?;
     match figures.spread("lost_records") {
         Some((_, most)) if most > 0.0 => Err(Failure::failed(
             "records that were acknowledged did not reach their consumer",

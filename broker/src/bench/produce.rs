@@ -8,30 +8,9 @@ use serde_json::{Map, Value};
 use super::figures::{Sample, histogram, merge, percentiles, record};
 use super::frames::{BatchShape, ProduceAnswer, RequestFrame, correlation_id, refused};
 use super::link::{Link, nonsense};
-use super::load::{Load, RoundArgs, Running, Target, TargetArgs, Times, parameters};
-use super::report::ReportArgs;
+use super::load::{Load, Running, Target, Times, parameters};
 use super::topic::{Topic, TopicPlan};
 use crate::failure::Failure;
-
-/// Sends batches as fast as they are acknowledged.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  odradek bench produce
-  odradek bench produce --records 10 --bytes 100 --in-flight 1
-  odradek bench produce --connections 4 --partitions 4 --rounds 10 --output json
-
-Exit codes: 0 measured, 1 failed, 2 wrong usage.")]
-pub(super) struct Args {
-    #[command(flatten)]
-    load: ProduceLoad,
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    #[command(flatten)]
-    report: ReportArgs,
-}
 
 /// The load.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,12 +35,6 @@ pub(super) struct ProduceLoad {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(i32).range(1..=100_000))]
     pub(super) partitions: i32,
-}
-
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    args.report
-        .run(&args.load, &args.target.target()?, args.rounds)
 }
 
 impl ProduceLoad {

@@ -29,18 +29,8 @@ pub(super) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Runs a load and reports it.
+    /// Runs a load, reports it, and returns what was found.
     pub(super) fn run(
-        &self,
-        load: &dyn Load,
-        target: &Target,
-        rounds: RoundArgs,
-    ) -> Result<(), Failure> {
-        self.run_for_figures(load, target, rounds).map(|_| ())
-    }
-
-    /// As [`Self::run`], and returns what was found.
-    pub(super) fn run_for_figures(
         &self,
         load: &dyn Load,
         target: &Target,
