@@ -137,7 +137,7 @@ const HEADER: Format = Format {
 ///
 /// # Panics
 ///
-/// If the body does not have `version`, as [`Message::encode`](super::Message::encode) does.
+/// If the body does not have `version`, as [`Versioned::encode`](super::Versioned::encode) does.
 #[must_use]
 pub fn encode_response(correlation_id: i32, version: i16, body: &impl Body) -> Response {
     let mut writer = Writer::frame();

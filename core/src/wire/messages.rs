@@ -85,7 +85,7 @@ pub trait Body {
     /// The API it belongs to.
     fn api(&self) -> ApiKey;
 
-    /// Writes it; panics as [`Message::encode`] does.
+    /// Writes it; panics as [`Versioned::encode`] does.
     fn encode_body(&self, writer: &mut Writer, version: i16);
 }
 
