@@ -137,7 +137,7 @@ impl Case {
                 }
             }
             "absent" => {
-                while let Some(client) = words.0.next() {
+                for client in words.0.by_ref() {
                     decisions.absent.insert(parsed(client, "a client")?);
                 }
             }

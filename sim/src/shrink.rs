@@ -31,6 +31,8 @@ pub struct Failed {
     pub operations: u64,
     /// Faults that struck.
     pub faults: u64,
+    /// Requests that set up others.
+    pub set_ups: u64,
     /// Clients that it had.
     pub clients: usize,
 }
@@ -103,11 +105,23 @@ impl Failed {
     }
 
     /// What is better when this is smaller.
-    fn rank(&self) -> (u64, usize, usize) {
-        let events = self.decisions.events.len();
-        let absent = self.decisions.absent.len();
-        (self.size(), events, usize::MAX - absent)
+    fn rank(&self) -> Rank {
+        Rank {
+            size: self.size(),
+            events: self.decisions.events.len(),
+            present: self.clients.saturating_sub(self.decisions.absent.len()),
+            set_ups: self.set_ups,
+        }
     }
+}
+
+/// How good a run is, the most important first; less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    size: u64,
+    events: usize,
+    present: usize,
+    set_ups: u64,
 }
 
 struct Shrinker<F, G> {
@@ -143,7 +157,7 @@ where
         self.attempt_at_most(decisions, self.best.rank())
     }
 
-    fn attempt_at_most(&mut self, decisions: &Decisions, limit: (u64, usize, usize)) -> bool {
+    fn attempt_at_most(&mut self, decisions: &Decisions, limit: Rank) -> bool {
         match self.run(decisions) {
             Some(failed) if failed.rank() <= limit => {
                 self.best = failed;
@@ -181,8 +195,8 @@ where
 
     /// All durations at their means. Everything after this is easier, so it may cost something.
     fn steady(&mut self) {
-        let (size, events, absent) = self.best.rank();
-        let limit = (size + size / 4, events + events / 4, absent);
+        let mut limit = self.best.rank();
+        limit.size += limit.size / 4;
         let all = self.changed(|decisions| decisions.steady.extend(DURATIONS));
         if self.attempt_at_most(&all, limit) {
             return;

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use clap::Args;
 use odradek_sim::bugs::{by_name, names, workload_of};
 use odradek_sim::campaign::{self, Campaign};
+use odradek_sim::shrink::Failed;
 use odradek_sim::twice::{SecondProcess, What};
 
 use super::shrink::{Shrunk, make_small};
@@ -84,7 +85,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
     }
     let searched = stopwatch.seconds();
     let chosen: Vec<&Caught> = match &arguments.shrink_some {
-        Some(text) => choose(&caught, text),
+        Some(text) => {
+            let some = choose(caught.iter().map(|bug| bug.name), text);
+            let is_chosen = |bug: &&Caught| some.contains(&bug.name);
+            caught.iter().filter(is_chosen).collect()
+        }
         None if arguments.shrink => caught.iter().collect(),
         None => Vec::new(),
     };
@@ -137,16 +142,16 @@ fn catch(name: &'static str, seeds: &Range<u64>) -> Result<Option<Caught>, Strin
 }
 
 /// Some of the bugs: others for another text.
-fn choose<'a>(caught: &'a [Caught], text: &str) -> Vec<&'a Caught> {
-    let rank = |name: &str| {
+fn choose<'a>(names: impl Iterator<Item = &'a str>, text: &str) -> Vec<&'a str> {
+    let rank = |name: &&str| {
         // FNV-1a.
         let bytes = text.bytes().chain(name.bytes());
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })
     };
-    let mut all: Vec<&Caught> = caught.iter().collect();
-    all.sort_by_key(|bug| rank(bug.name));
+    let mut all: Vec<&str> = names.collect();
+    all.sort_by_key(rank);
     all.truncate(SOME);
     all
 }
@@ -201,6 +206,7 @@ fn print_table(
         "bug", "caught by", "seeds", "twice", "shrunk to"
     );
     let mut all_well = missed.is_empty();
+    // Operations + faults (+ requests that set up others).
     for bug in caught {
         let small = shrunk.get(bug.name).map(Shrink::words);
         let (words, is_small) = small.unwrap_or_default();
@@ -231,10 +237,16 @@ impl Words for Shrink {
         let (shrunk, seconds) = self;
         match shrunk {
             Ok(shrunk) => {
-                let (operations, faults) = (shrunk.failed.operations, shrunk.failed.faults);
+                let Failed {
+                    operations,
+                    faults,
+                    set_ups,
+                    ..
+                } = &shrunk.failed;
                 let is_small = shrunk.failed.size() <= LARGEST;
                 let remark = if is_small { "" } else { " TOO LARGE" };
-                let words = format!("{operations} + {faults} ({seconds:.0} s){remark}");
+                let words =
+                    format!("{operations} + {faults} (+ {set_ups}), {seconds:.0} s{remark}");
                 (words, is_small)
             }
             Err(error) => (error.clone(), false),
@@ -264,5 +276,27 @@ fn build_and_call() -> Result<bool, String> {
     match status.code() {
         Some(2) | None => Err("the build with planted bugs gave no table".to_owned()),
         Some(code) => Ok(code == 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn commits_choose_five_bugs_each_and_all_of_them_in_time() {
+        let names: Vec<String> = (0..40).map(|i| format!("bug-{i}")).collect();
+        let names = || names.iter().map(String::as_str);
+        let mut ever = BTreeSet::new();
+        for commit in 0..60 {
+            let chosen = choose(names(), &format!("{commit:040x}"));
+            assert_eq!(chosen.len(), SOME);
+            assert_eq!(chosen, choose(names(), &format!("{commit:040x}")));
+            ever.extend(chosen);
+        }
+        assert_eq!(ever.len(), 40);
+        assert_eq!(choose(names().take(3), "any").len(), 3);
     }
 }

@@ -88,7 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
     match &outcome.violation {
         Some(violation) if arguments.trace => println!("{violation}"),
         Some(_) => explain(&subject, &outcome),
-        None => println!("no violation"),
+        None => match &subject.case.expect {
+            Some(check) => println!("no violation; when the case was written, {check} failed"),
+            None => println!("no violation"),
+        },
     }
     Ok(outcome.violation.is_none())
 }

@@ -71,13 +71,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
     std::fs::write(&out, shrunk.case.to_string())
         .map_err(|error| format!("{}: {error}", out.display()))?;
     let small = Subject::written(shrunk.case, subject.planted, &out);
-    let Failed {
-        operations, faults, ..
-    } = shrunk.failed;
-    println!(
-        "{subject} fails {} with {operations} operations and {faults} faults; there were {} and {}",
-        shrunk.check, shrunk.before.operations, shrunk.before.faults
-    );
+    println!("{subject} fails {} with", shrunk.check);
+    println!("  {}", count(&shrunk.failed));
+    println!("where there were");
+    println!("  {}", count(&shrunk.before));
     println!("({OPERATIONS})");
     println!("{} runs, {:.1} s", shrunk.runs, stopwatch.seconds());
     println!();
@@ -86,6 +83,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
     println!("replay:");
     println!("  {}", small.command("replay", " --trace"));
     Ok(true)
+}
+
+fn count(failed: &Failed) -> String {
+    let Failed {
+        operations,
+        faults,
+        set_ups,
+        ..
+    } = failed;
+    format!(
+        "{operations} operations and {faults} faults, and {set_ups} requests that set up others"
+    )
 }
 
 /// What a shrink came to.

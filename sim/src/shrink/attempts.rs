@@ -60,6 +60,7 @@ impl Attempts {
         Some(Failed {
             operations: outcome.counts.operations,
             faults: outcome.faults(),
+            set_ups: outcome.counts.set_ups,
             clients: outcome.clients,
             decisions: outcome.decisions,
         })
