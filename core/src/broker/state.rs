@@ -25,7 +25,7 @@ use crate::partition::{Partition, PartitionKey, delayed_fetch, delayed_produce};
 use crate::read_job::ReadOutput;
 use crate::request::{self, PendingDelete, PendingListOffsets, PendingTopics};
 use crate::time::Mono;
-use crate::wire::Str;
+use crate::wire::{ErrorCode, Str};
 
 /// Everything but the routes.
 #[derive(Debug)]
@@ -174,6 +174,15 @@ impl State {
     /// A partition that is there and may be used.
     pub(crate) fn partition(&mut self, key: PartitionKey) -> Option<&mut Partition> {
         self.partitions.get_mut(&key)
+    }
+
+    /// Whether a topic has a partition of this number.
+    pub(crate) fn existing(&self, topic: TopicId, index: i32) -> Result<(), ErrorCode> {
+        if self.partitions.contains_key(&PartitionKey { topic, index }) {
+            Ok(())
+        } else {
+            Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        }
     }
 
     /// Something is about to happen to a partition's log.
