@@ -76,7 +76,7 @@ impl Log {
                 size_bytes,
             });
         }
-        if self.config.compact && batch.facts.record_without_key {
+        if self.config.compact && !batch.facts.without_key.is_empty() {
             return Err(AppendError::RecordWithoutKey { batch: at });
         }
         if self.config.log_append_time {
