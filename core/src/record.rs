@@ -14,7 +14,7 @@ pub mod check;
 pub mod compression;
 mod crc;
 pub mod records;
-mod varint;
+pub(crate) mod varint;
 pub mod walk;
 
 #[cfg(test)]
