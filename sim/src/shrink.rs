@@ -8,7 +8,8 @@
 //! halves, quarters, ... single events (delta debugging). Taking a request away moves what comes after
 //! it by some microseconds, and a crash that has to fall between two effects then misses: so once
 //! little is left, an attempt that does not fail is made again with ends and dice that differ a
-//! little.
+//! little. And where nothing can be taken away any more and much is left, as of a race that needs
+//! its luck, runs of half the events are tried with ever other dice until one of them has that luck.
 
 use std::collections::BTreeSet;
 
@@ -57,6 +58,9 @@ const OTHER_WAYS: u64 = 10;
 /// A run smaller than this is small enough to stop looking for other ways.
 const GOAL: u64 = 20;
 
+/// How many runs of half the events are tried before what is left is taken for all that there is.
+const LUCK: u64 = 4_000;
+
 /// What durations and dice a shrink may do without or change.
 const DURATIONS: [Subsystem; 4] = [
     Subsystem::DiskLatency,
@@ -91,7 +95,7 @@ pub fn shrink(
             shrinker.other_dice();
         }
         shrinker.knobs();
-        if shrinker.is_over || shrinker.best == before {
+        if shrinker.is_over || (shrinker.best == before && !shrinker.luck()) {
             return shrinker.best;
         }
     }
@@ -316,6 +320,31 @@ where
         }
     }
 
+    /// Half of what clients do, with other dice, until a run fails by luck; whether one did. Only
+    /// where much is left.
+    fn luck(&mut self) -> bool {
+        if self.best.size() <= GOAL {
+            return false;
+        }
+        (1..=LUCK).any(|round| {
+            let other = self.changed(|decisions| {
+                let mut place = 0;
+                decisions.events.retain(|event| {
+                    place += 1;
+                    event.is_fault() || mixed(round, place).is_multiple_of(2)
+                });
+                for subsystem in DURATIONS {
+                    decisions.again.insert(subsystem, round);
+                }
+                // Steady durations leave little to luck.
+                if round.is_multiple_of(2) {
+                    decisions.steady.clear();
+                }
+            });
+            !self.is_over && self.attempt(&other)
+        })
+    }
+
     /// The simplest option of every knob of the mix: the first.
     fn knobs(&mut self) {
         let mix = &self.best.decisions.mix;
@@ -331,6 +360,17 @@ where
             self.attempt(&simpler);
         }
     }
+}
+
+/// A number that depends on both and looks like neither.
+const fn mixed(round: u64, place: u64) -> u64 {
+    let mut bits = round
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(place)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits ^= bits >> 31;
+    bits = bits.wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 29
 }
 
 /// What events are taken away together.
@@ -372,7 +412,7 @@ fn other_way(decisions: &Decisions, way: u64) -> Option<Decisions> {
                     Decided::End(end) => {
                         any = true;
                         let step = (round + 1) * [10, 100, 1_000][(way / 2) as usize] * MICROSECOND;
-                        if way % 2 == 0 {
+                        if way.is_multiple_of(2) {
                             end.at.0 = end.at.0.saturating_sub(step);
                         } else {
                             end.at.0 += step;
@@ -381,7 +421,7 @@ fn other_way(decisions: &Decisions, way: u64) -> Option<Decisions> {
                     Decided::Strike(strike) if strike.ordinal > 1 => {
                         // Fewer moments at which it could strike are left.
                         any = true;
-                        if way % 2 == 0 {
+                        if way.is_multiple_of(2) {
                             strike.ordinal -= 1;
                         } else {
                             strike.ordinal += 1;

@@ -155,7 +155,7 @@ pub struct Counts {
     /// Requests that reached the broker.
     pub requests: u64,
     /// Requests that clients sent, without those that set up others (see
-    /// [`story::is_set_up`](crate::story::is_set_up)) and without those of the last reader, who is
+    /// [`story::is_set_up`]) and without those of the last reader, who is
     /// the oracle's.
     pub operations: u64,
     /// Requests that set up others.

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
     let limit = f64::from(arguments.within);
     let stopwatch = Stopwatch::start();
     let shrunk = make_small(&subject, |progress| {
-        if terminal && progress.runs % 16 == 0 {
+        if terminal && progress.runs.is_multiple_of(16) {
             let Progress {
                 runs,
                 operations,

@@ -132,6 +132,16 @@ fn a_crash_is_moved_when_what_came_before_it_is_gone() {
 }
 
 #[test]
+fn a_race_that_needs_much_or_luck_is_given_luck() {
+    let (failed, _) = shrunk(|decisions| {
+        let acts = decisions.events.iter().filter(|event| !event.is_fault());
+        let is_lucky = decisions.again.get(&Subsystem::DiskLatency) == Some(&37);
+        acts.count() >= if is_lucky { 3 } else { 50 }
+    });
+    assert_eq!(failed.size(), 3);
+}
+
+#[test]
 fn it_ends_when_time_is_up_with_what_it_has() {
     let mut runs = 0;
     let failed = shrink(
