@@ -49,7 +49,7 @@ Examples:
         /// First seed, and the one after the last
         #[arg(long, value_name = "A..B", value_parser = seed_range)]
         seeds: Range<u64>,
-        /// What to look at most: mixed, idempotence
+        /// What to look at most: mixed, idempotence, rebalance
         #[arg(long, value_name = "NAME", value_parser = workload_name, default_value = "mixed")]
         workload: Workload,
         /// Plant this bug (only in a build that has them)
@@ -79,7 +79,7 @@ Examples:
     Replay {
         /// The seed
         seed: u64,
-        /// What to look at most: mixed, idempotence
+        /// What to look at most: mixed, idempotence, rebalance
         #[arg(long, value_name = "NAME", value_parser = workload_name, default_value = "mixed")]
         workload: Workload,
         /// Plant this bug (only in a build that has them)
@@ -122,7 +122,7 @@ fn workload_name(text: &str) -> Result<Workload, String> {
     let found = Workload::ALL.iter().find(|(name, _)| *name == text);
     found
         .map(|(_, workload)| *workload)
-        .ok_or_else(|| "there are: mixed, idempotence".to_owned())
+        .ok_or_else(|| "there are: mixed, idempotence, rebalance".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -218,7 +218,8 @@ fn run(campaign: &Campaign, bug: Option<&str>, coverage: bool) -> bool {
         .map(|(fault, count)| format!("{count} x {fault}"))
         .collect();
     println!("faults: {}", faults.join(", "));
-    let missed = print_marks(&summary, coverage);
+    println!("of the schedules have: {}", summary.shares());
+    let missed = print_marks(&summary, campaign.workload, coverage);
     if summary.failed.is_empty() {
         println!("no violation");
         if missed > 0 && summary.seeds >= FULL_CAMPAIGN {
@@ -256,8 +257,9 @@ fn run(campaign: &Campaign, bug: Option<&str>, coverage: bool) -> bool {
 const FULL_CAMPAIGN: u64 = 10_000;
 
 /// Prints how often marks were hit, or which were not, and returns how many those are.
-fn print_marks(summary: &Summary, coverage: bool) -> usize {
-    let missed: Vec<String> = Mark::ALL
+fn print_marks(summary: &Summary, workload: Workload, coverage: bool) -> usize {
+    let marks = Mark::of(workload);
+    let missed: Vec<String> = marks
         .iter()
         .filter(|mark| !summary.marks.contains_key(mark))
         .map(ToString::to_string)
@@ -271,8 +273,8 @@ fn print_marks(summary: &Summary, coverage: bool) -> usize {
     } else {
         println!(
             "marks: {} of {} hit{}",
-            Mark::ALL.len() - missed.len(),
-            Mark::ALL.len(),
+            marks.len() - missed.len(),
+            marks.len(),
             if missed.is_empty() {
                 String::new()
             } else {

@@ -197,6 +197,8 @@ impl World {
     fn new(seed: u64, workload: Workload, planted: Planted, keep: Keep) -> Self {
         let mut choices = Choices::new(seed);
         let swarm = Swarm::draw(&mut choices, workload);
+        let mut oracle = Oracle::new(swarm.broker.durability, swarm.broker.log.clone());
+        oracle.groups_have(&swarm.broker.groups);
         let catalog = Catalog {
             topics: workload::topics(&swarm.workload),
             ..Catalog::default()
@@ -207,7 +209,7 @@ impl World {
             network: Network::new(swarm.network),
             clients: workload::clients(&swarm.workload, planted.core),
             verifier: Verifier::default(),
-            oracle: Oracle::new(swarm.broker.durability, swarm.broker.log.clone()),
+            oracle,
             trace: Trace::new(keep),
             phase: Phase::Faults,
             phase_ends: Mono(u64::MAX),
@@ -456,6 +458,7 @@ impl World {
             .pick(Subsystem::WallClock, 0, &[-3_600_000, -50, 50, 3_600_000]);
         self.say(format_args!("* the wall clock steps by {by} ms"));
         self.clock.step_wall(by);
+        self.oracle.wall_stepped(by);
         if let Some(mean) = self.swarm.wall_steps_every_ns {
             let after = self.choices.exponential(Subsystem::WallClock, 0, mean);
             self.clock.after(after, Event::StepWall);
