@@ -20,6 +20,7 @@ use harness::client::{PRODUCE, produce_request};
 use harness::data_dir::{CLEAN_MARKER, append, checkpoint, copy, flip, segment_files, temporary};
 use harness::program::{Launch, Program, find_line};
 use harness::records::{TIME, all_values, batch, batch_at, header};
+use odradek_core::record::{BatchBuilder, BatchFields};
 use odradek_core::wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use odradek_core::wire::messages::describe_cluster::DescribeClusterRequest;
 use odradek_core::wire::{ErrorCode, ResponseBody};
@@ -523,6 +524,41 @@ fn case_9_one_bad_partition_of_a_request_does_not_harm_the_others() {
     let mut client = Client::connect(program.address());
     assert_eq!(client.fetch_all(TOPIC, 2, 0).len(), 8);
     assert_eq!(end(&mut client, 1), 0);
+}
+
+/// KIP-467: librdkafka gives each record of a refused batch its own verdict by this list.
+#[test]
+fn records_without_a_key_are_named() {
+    let (_root, data) = temporary();
+    let program = Launch::on(&data).start();
+    let mut client = Client::connect(program.address());
+    client.create_topic("latest", 1, &[("cleanup.policy", "compact")]);
+    let keyless = |count: usize, without: &[usize]| {
+        let mut builder = BatchBuilder::new(1 << 20);
+        for at in 0..count {
+            let key = (!without.contains(&at)).then_some(&b"key"[..]);
+            assert!(builder.append(TIME, key, Some(b"value"), &[]));
+        }
+        builder.build(BatchFields::default())
+    };
+    let mut at_fault = |batch: Bytes| {
+        let request = produce_request("latest", -1, &[(0, batch)]);
+        client.send(PRODUCE, &request).unwrap();
+        let answer = client.produced().unwrap().remove(0);
+        let errors = answer.record_errors.iter().map(|error| error.batch_index);
+        (answer.error_code, errors.collect::<Vec<_>>())
+    };
+    assert_eq!(
+        at_fault(keyless(100, &[0, 10, 99])),
+        (ErrorCode::INVALID_RECORD, vec![0, 10, 99])
+    );
+    // Of a great many, the first.
+    assert_eq!(
+        at_fault(keyless(1_000, &[126, 127, 999])),
+        (ErrorCode::INVALID_RECORD, vec![126])
+    );
+    assert_eq!(at_fault(keyless(3, &[])), (ErrorCode::NONE, vec![]));
+    program.stop();
 }
 
 /// Checks that partition 0 is offline and says so, and that nothing else is harmed.

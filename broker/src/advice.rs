@@ -63,6 +63,18 @@ fn next_step(code: ErrorCode) -> &'static str {
         ErrorCode::OFFSET_OUT_OF_RANGE => {
             "`odradek topic describe` shows the offsets that are there"
         }
+        ErrorCode::GROUP_ID_NOT_FOUND => "`odradek group list` shows what there is",
+        ErrorCode::NON_EMPTY_GROUP => "stop its members first; `odradek group describe` shows them",
+        ErrorCode::FENCED_INSTANCE_ID | ErrorCode::UNRELEASED_INSTANCE_ID => {
+            "give each member an --instance-id of its own, or wait until the other's session is over"
+        }
+        ErrorCode::INCONSISTENT_GROUP_PROTOCOL => {
+            "its members divide partitions in another way: `odradek group describe` shows how, \
+             --assignor follows"
+        }
+        ErrorCode::GROUP_MAX_SIZE_REACHED => {
+            "raise the broker's group.max.size or group.consumer.max.size"
+        }
         _ => "",
     }
 }

@@ -1,6 +1,7 @@
 //! `odradek consume`: prints records.
 
 mod format;
+mod group;
 mod start;
 mod time;
 
@@ -22,10 +23,13 @@ use crate::progress::{Progress, Unit};
 use crate::session::{ConnectArgs, Session};
 use format::Format;
 use start::From;
+pub(crate) use time::parse_time;
 
-/// Prints the records of a topic, and waits for more.
+/// Prints the records of topics, and waits for more.
 ///
-/// Reads all partitions; records of one partition come in their order.
+/// Reads all partitions; records of one partition come in their order. With --group the members of the
+/// group share them, each goes on where the group has committed, and what is printed is committed: by
+/// itself every few seconds and when the command ends, be it by Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,6 +39,8 @@ Examples:
   odradek consume orders --from @2026-01-31T08:00:00Z --partition 2
   odradek consume orders --from @-1h --format json | jq .value
   odradek consume orders --from beginning --format '%p:%o %k=%s\\n'
+  odradek consume orders payments --group readers --from beginning
+  odradek consume orders --group readers --protocol consumer --instance-id reader-1
 
 Templates (--format with a %): %t topic, %p partition, %o offset, %T timestamp in milliseconds,
 %k key, %s value, %h headers, %K and %S lengths of key and value (-1 if null), %% a percent sign;
@@ -44,22 +50,24 @@ JSON: an object a line. Bytes that are not UTF-8 are base64 under key_base64 or 
 
 Exit codes: 0 done, or the reader of the output is gone; 1 failed; 2 wrong usage.")]
 pub(crate) struct Args {
-    /// The topic.
-    topic: String,
+    /// The topics.
+    #[arg(value_name = "TOPIC", required = true)]
+    topics: Vec<String>,
     /// Where to begin: beginning, end, an offset, -N (N before the end), or @TIME: milliseconds, a
     /// date with or without time (UTC unless it says otherwise), or an age such as @-90m (s, m, h,
-    /// d).
+    /// d). With --group, where to begin what the group has not read yet: beginning or end.
     #[arg(long, short = 'o', value_name = "WHERE", default_value = "end")]
     #[arg(allow_hyphen_values = true)]
     from: From,
     /// Read this partition only; may be repeated.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(conflicts_with = "group")]
     partition: Vec<i32>,
     /// End after so many records.
     #[arg(long, short, value_name = "N")]
     count: Option<u64>,
     /// End after what was there when the command began.
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "group")]
     exit_at_end: bool,
     /// How to print: text (the value and a line end), json, or a template.
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
@@ -70,6 +78,8 @@ pub(crate) struct Args {
     /// In text and templates, print this for a null key or value.
     #[arg(long, value_name = "TEXT", default_value = "")]
     null_marker: String,
+    #[command(flatten)]
+    group: group::GroupArgs,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -83,6 +93,9 @@ fn text(text: &str) -> Result<Bytes, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.group.is_given() {
+        return group::run(args);
+    }
     let session = Session::open_with(&args.connect, |config| {
         // A position that is not there was asked for by the user, or its records went away
         // meanwhile. Going on elsewhere would hide it.
@@ -100,17 +113,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let consumer = session.consumer();
-    let mut printer = Printer {
-        args,
-        out: Output::stdout(),
-        printed: 0,
-        open: partitions.iter().cloned().collect(),
-        ends,
-        failing: BTreeMap::new(),
-        timeout: session.timeout(),
-        heard: Instant::now(),
-        progress: Progress::new("read", Unit::Records, args.count),
-    };
+    let mut printer = Printer::new(args, session.timeout());
+    printer.open = partitions.iter().cloned().collect();
+    printer.ends = ends;
     // A partition that is empty at the beginning has nothing to wait for.
     printer
         .open
@@ -126,21 +131,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The partitions to read.
 fn partitions(args: &Args, session: &Session) -> Result<Vec<TopicPartition>, Failure> {
-    let known = session.partitions(&args.topic)?;
     let wanted: BTreeSet<i32> = args.partition.iter().copied().collect();
-    if let Some(unknown) = wanted.iter().find(|wanted| !known.contains(wanted)) {
-        return Err(Failure::failed(format!(
-            "'{}' has no partition {unknown}; its partitions are 0 to {}",
-            args.topic,
-            known.len().saturating_sub(1)
-        )));
+    let mut read = Vec::new();
+    for topic in &args.topics {
+        let known = session.partitions(topic)?;
+        if let Some(unknown) = wanted.iter().find(|wanted| !known.contains(wanted)) {
+            return Err(Failure::failed(format!(
+                "'{topic}' has no partition {unknown}; its partitions are 0 to {}",
+                known.len().saturating_sub(1)
+            )));
+        }
+        let of_it = known
+            .into_iter()
+            .filter(|partition| wanted.is_empty() || wanted.contains(partition));
+        read.extend(of_it.map(|partition| TopicPartition::new(topic, partition)));
     }
-    let read = known
-        .into_iter()
-        .filter(|partition| wanted.is_empty() || wanted.contains(partition));
-    Ok(read
-        .map(|partition| TopicPartition::new(&args.topic, partition))
-        .collect())
+    Ok(read)
 }
 
 /// Prints what is polled until there is a reason to end.
@@ -160,7 +166,21 @@ struct Printer<'a> {
     progress: Progress,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    fn new(args: &'a Args, timeout: Duration) -> Self {
+        Self {
+            args,
+            out: Output::stdout(),
+            printed: 0,
+            open: BTreeSet::new(),
+            ends: BTreeMap::new(),
+            failing: BTreeMap::new(),
+            timeout,
+            heard: Instant::now(),
+            progress: Progress::new("read", Unit::Records, args.count),
+        }
+    }
+
     async fn run(&mut self, consumer: &Consumer) -> Result<(), Failure> {
         while !self.is_done() {
             let items = consumer.poll(POLL).await;
@@ -200,7 +220,24 @@ impl Printer<'_> {
                 Ok(())
             }
             Polled::Error { partition, error } => self.error(partition, &error),
+            Polled::Assigned(partitions) => self.tell("assigned", &partitions),
+            Polled::Revoked(partitions) => self.tell("gives up", &partitions),
+            Polled::Lost(partitions) => self.tell("lost", &partitions),
+            Polled::GroupFailed(error) => Err(advice::failed("cannot be in the group", &error)),
         }
+    }
+
+    /// Says what becomes of partitions, to a person.
+    fn tell(&mut self, what: &str, partitions: &[TopicPartition]) -> Result<(), Failure> {
+        for partition in partitions {
+            self.failing.remove(partition);
+        }
+        if output::stderr_is_terminal() {
+            self.progress.clear();
+            let list: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+            output::note(&format!("odradek: {what}: {}", list.join(", ")));
+        }
+        Ok(())
     }
 
     fn record(&mut self, record: &ConsumerRecord) -> Result<(), Failure> {
@@ -232,13 +269,13 @@ impl Printer<'_> {
     /// Most errors pass: a broker restarts. One that lasts, or that no time will heal, ends it.
     fn error(&mut self, partition: TopicPartition, error: &ClientError) -> Result<(), Failure> {
         let what = format!("cannot read {partition}");
+        let topic = partition.topic.clone();
         let since = *self.failing.entry(partition).or_insert_with(Instant::now);
         let lasts = since.elapsed() > self.timeout;
         match error {
             ClientError::OffsetOutOfRange { .. } => Err(Failure::failed(format!(
-                "{what}: {error}; `odradek topic describe {}` shows what is there, or begin with \
-                 --from beginning",
-                self.args.topic
+                "{what}: {error}; `odradek topic describe {topic}` shows what is there, or begin \
+                 with --from beginning"
             ))),
             ClientError::Corrupt { .. } => Err(advice::failed(&what, error)),
             _ if lasts => Err(advice::failed(&what, error)),

@@ -20,6 +20,7 @@ mod consume;
 mod escape;
 mod failure;
 mod files;
+mod group;
 mod log;
 mod logging;
 mod output;
@@ -54,6 +55,7 @@ Examples:
   odradek topic create orders --partitions 3
   seq 5 | odradek produce orders
   odradek consume orders --from beginning --exit-at-end
+  odradek group describe readers                 how far behind a consumer group is
   odradek log verify odradek-data                checks the files of a stopped broker
   odradek bench compare --quick                  how fast it is here
 
@@ -69,6 +71,7 @@ enum Command {
     Topic(topic::Args),
     Produce(produce::Args),
     Consume(consume::Args),
+    Group(group::Args),
     Log(log::Args),
     #[cfg(target_os = "linux")]
     Bench(bench::Args),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Topic(args) => topic::run(&args),
         Command::Produce(args) => produce::run(&args),
         Command::Consume(args) => consume::run(&args),
+        Command::Group(args) => group::run(&args),
         Command::Log(args) => log::run(&args),
         #[cfg(target_os = "linux")]
         Command::Bench(args) => bench::run(&args),

@@ -67,7 +67,8 @@ pub(crate) struct Args {
     /// How to compress batches.
     #[arg(long, short = 'z', value_enum, default_value_t)]
     compression: CompressionArg,
-    /// Who must have a record before it counts as sent.
+    /// Who must have a record before it counts as sent. With all, the producer is idempotent: whatever
+    /// is retried, a record is there once. With 1 or 0 it is not, as with Kafka's producer.
     #[arg(long, value_enum, default_value_t)]
     acks: AcksArg,
     /// The largest line, and request, in bytes.

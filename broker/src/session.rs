@@ -8,6 +8,7 @@ use std::time::Duration;
 use odradek_core::client::{
     AdminTarget, ClientConfig, ClientError, FoundOffset, OffsetSpec, TopicPartition,
 };
+use odradek_core::ids::NodeId;
 use odradek_core::input::Endpoint;
 use odradek_core::wire::messages::MetadataRequest;
 use odradek_core::wire::messages::metadata::{MetadataRequestTopic, MetadataResponseTopic};
@@ -47,6 +48,9 @@ pub(crate) type FoundOffsets = Vec<(TopicPartition, Result<FoundOffset, ClientEr
 
 /// How long a close may take: whatever matters has been awaited before.
 const CLOSE: Duration = Duration::from_secs(1);
+
+/// How long it may take to leave a group: the commit waits for the disk.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// A client on a runtime of its own.
 #[derive(Debug)]
@@ -115,6 +119,11 @@ impl Session {
         self.client.consumer()
     }
 
+    /// Waits for so long.
+    pub(crate) fn pause(&self, time: Duration) {
+        self.block_on(tokio::time::sleep(time));
+    }
+
     /// Runs something that needs the client.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
@@ -151,6 +160,22 @@ impl Session {
         }
     }
 
+    /// The brokers there are.
+    pub(crate) fn brokers(&self) -> Result<Vec<NodeId>, Failure> {
+        let request = MetadataRequest {
+            topics: Some(Vec::new()),
+            allow_auto_topic_creation: false,
+            ..Default::default()
+        };
+        match self.ask(AdminTarget::Any, request, "cannot find the brokers")? {
+            ResponseBody::Metadata(response) => {
+                let brokers = response.brokers.iter();
+                Ok(brokers.map(|broker| NodeId(broker.node_id)).collect())
+            }
+            _ => Err(Self::unexpected_answer()),
+        }
+    }
+
     /// The numbers of a topic's partitions.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, Failure> {
         self.block_on(self.client.admin().partitions(topic, self.timeout))
@@ -174,6 +199,11 @@ impl Session {
     /// Ends the connections.
     pub(crate) fn close(self) {
         self.runtime.block_on(self.client.close(CLOSE));
+    }
+
+    /// Commits what was read, leaves the group, and ends the connections.
+    pub(crate) fn close_group(self) {
+        self.runtime.block_on(self.client.close(LEAVE));
     }
 
     /// The client gave something else than what was asked for.

@@ -34,6 +34,16 @@ pub enum Bug {
     UnansweredIsFailed,
     /// A consumer that loses its position goes on at the end, whatever its policy.
     IgnoreResetPolicy,
+    /// The cleaner keeps the first record of a key instead of the last.
+    CleanerKeepsFirst,
+    /// The cleaner drops records that are newer than what it has looked at.
+    CleanerDropsAboveMap,
+    /// The cleaner drops tombstones in the cleaning that sees them first.
+    DropTombstonesEarly,
+    /// The last offset of a batch from which the cleaner took the last record is another one.
+    CleanedBatchEndMoves,
+    /// The cleaner deletes segments before the name of the one that replaces them is durable.
+    ForgetSwapSync,
     /// A rebalance of a classic group ends in the generation before it.
     KeepGeneration,
     /// A SyncGroup of an earlier generation is taken.
@@ -95,7 +105,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 27] = [
+    pub const ALL: [(&'static str, Self); 32] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -111,6 +121,11 @@ impl Bug {
         ("forget-send-order", Self::ForgetSendOrder),
         ("unanswered-is-failed", Self::UnansweredIsFailed),
         ("ignore-reset-policy", Self::IgnoreResetPolicy),
+        ("cleaner-keeps-first", Self::CleanerKeepsFirst),
+        ("cleaner-drops-above-map", Self::CleanerDropsAboveMap),
+        ("drop-tombstones-early", Self::DropTombstonesEarly),
+        ("cleaned-batch-end-moves", Self::CleanedBatchEndMoves),
+        ("forget-swap-sync", Self::ForgetSwapSync),
         ("keep-generation", Self::KeepGeneration),
         ("sync-ignores-generation", Self::SyncIgnoresGeneration),
         ("commit-without-fencing", Self::CommitWithoutFencing),

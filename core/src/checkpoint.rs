@@ -1,7 +1,9 @@
-//! The checkpoint file: each log's recovery point and log start offset, keyed by topic id.
+//! The checkpoint file: each log's recovery point, log start offset and cleaner point, keyed by topic
+//! id.
 //!
 //! `log.checkpoint` is text: a line with the format's version, a line for each log (topic id,
-//! partition, log start offset, recovery point), and a last line with the CRC-32C of what is above
+//! partition, log start offset, below which offset there may be gaps, which offset is not cleaned
+//! yet, recovery point), and a last line with the CRC-32C of what is above
 //! it. It is replaced whole, so that what was durable before stays so.
 
 use alloc::collections::BTreeMap;
@@ -15,7 +17,7 @@ use bytes::Bytes;
 use crate::context::{Context, LogId, Owner};
 use crate::ids::{FilePath, Offset, OperationId, TopicId};
 use crate::input::DiskError;
-use crate::log::{Log, LogState, RecoveryPoint};
+use crate::log::{CleanerPoint, Log, LogState, RecoveryPoint};
 use crate::metadata::store::replace_file;
 use crate::partition::PartitionKey;
 use crate::report::Level;
@@ -25,7 +27,10 @@ use crate::time::{Mono, Now};
 /// The file's name in the data directory.
 pub(crate) const FILE: &str = "log.checkpoint";
 
-const HEADER: &str = "odradek log checkpoint v1";
+const HEADER: &str = "odradek log checkpoint v2";
+
+/// Without cleaner points.
+const HEADER_V1: &str = "odradek log checkpoint v1";
 
 /// How long to wait after a write of the file failed.
 const RETRY_MS: u64 = 1000;
@@ -36,14 +41,24 @@ pub(crate) struct Checkpoint {
     entries: BTreeMap<PartitionKey, Entry>,
     /// Something changed since the last write began.
     wanted_at: Option<Mono>,
-    writing: Option<(Sequence, Vec<(LogId, Offset)>)>,
-    durable: Vec<(LogId, Offset)>,
+    writing: Option<(Sequence, Vec<Durable>)>,
+    durable: Vec<Durable>,
+}
+
+/// What became durable of a log that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durable {
+    /// Its log start offset.
+    LogStart(LogId, Offset),
+    /// Below which offset there may be gaps.
+    GapsEnd(LogId, Offset),
 }
 
 /// What the file says of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) log_start_offset: Offset,
+    pub(crate) cleaner_point: CleanerPoint,
     pub(crate) recovery_point: RecoveryPoint,
 }
 
@@ -85,7 +100,7 @@ impl Checkpoint {
         logs: impl Iterator<Item = (PartitionKey, &'a Log, Offset)>,
     ) {
         self.wanted_at = None;
-        let mut starts = Vec::new();
+        let mut waited_for = Vec::new();
         for (key, log, wanted_start) in logs {
             match log.state() {
                 LogState::Loading | LogState::Offline(_) => continue,
@@ -96,13 +111,18 @@ impl Checkpoint {
             }
             let log_start_offset = wanted_start.max(log.log_start_offset());
             if log_start_offset > log.log_start_offset() {
-                starts.push((log.id(), log_start_offset));
+                waited_for.push(Durable::LogStart(log.id(), log_start_offset));
             }
             let recovery_point = log.recovery_point();
+            let cleaner_point = log.cleaner_point();
+            if log.is_cleaning() {
+                waited_for.push(Durable::GapsEnd(log.id(), cleaner_point.gaps_end));
+            }
             self.entries.insert(
                 key,
                 Entry {
                     log_start_offset,
+                    cleaner_point,
                     recovery_point,
                 },
             );
@@ -113,7 +133,7 @@ impl Checkpoint {
             Owner::Broker,
             replace_file(&FilePath::from(FILE), bytes),
         );
-        self.writing = Some((sequence, starts));
+        self.writing = Some((sequence, waited_for));
     }
 
     /// A topic is gone, and its entries with it.
@@ -128,13 +148,13 @@ impl Checkpoint {
         operation: OperationId,
         result: &Result<(), DiskError>,
     ) {
-        let Some((sequence, starts)) = &mut self.writing else {
+        let Some((sequence, waited_for)) = &mut self.writing else {
             return;
         };
         match sequence.complete(cx, operation, result) {
             Progress::NotMine | Progress::Running => {}
             Progress::Done => {
-                self.durable.append(starts);
+                self.durable.append(waited_for);
                 self.writing = None;
             }
             Progress::Failed(error) => {
@@ -149,8 +169,8 @@ impl Checkpoint {
         }
     }
 
-    /// Log start offsets that became durable since the last call.
-    pub(crate) fn take_durable(&mut self) -> Vec<(LogId, Offset)> {
+    /// What became durable since the last call.
+    pub(crate) fn take_durable(&mut self) -> Vec<Durable> {
         core::mem::take(&mut self.durable)
     }
 }
@@ -164,8 +184,11 @@ fn encode(entries: &BTreeMap<PartitionKey, Entry>) -> Bytes {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{topic} {index} {} {}",
-            entry.log_start_offset, entry.recovery_point
+            "{topic} {index} {} {} {} {}",
+            entry.log_start_offset,
+            entry.cleaner_point.gaps_end,
+            entry.cleaner_point.first_dirty,
+            entry.recovery_point
         );
     }
     let crc = crc32c::crc32c(text.as_bytes());
@@ -176,9 +199,11 @@ fn encode(entries: &BTreeMap<PartitionKey, Entry>) -> Bytes {
 /// Reads the file. The error says what is wrong with it.
 pub(crate) fn decode(bytes: &[u8]) -> Result<BTreeMap<PartitionKey, Entry>, &'static str> {
     let text = core::str::from_utf8(bytes).map_err(|_| "it is not text")?;
-    if text.lines().next() != Some(HEADER) {
-        return Err("it is of an unknown format version");
-    }
+    let has_cleaner_points = match text.lines().next() {
+        Some(HEADER) => true,
+        Some(HEADER_V1) => false,
+        _ => return Err("it is of an unknown format version"),
+    };
     let (body, crc) = text
         .strip_suffix('\n')
         .and_then(|text| text.rsplit_once("\ncrc "))
@@ -189,20 +214,26 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<BTreeMap<PartitionKey, Entry>, &'st
     }
     body.lines()
         .skip(1)
-        .map(|line| entry(line).ok_or("a line makes no sense"))
+        .map(|line| entry(line, has_cleaner_points).ok_or("a line makes no sense"))
         .collect()
 }
 
-fn entry(line: &str) -> Option<(PartitionKey, Entry)> {
-    let mut fields = line.splitn(4, ' ');
+fn entry(line: &str, has_cleaner_point: bool) -> Option<(PartitionKey, Entry)> {
+    let mut fields = line.splitn(if has_cleaner_point { 6 } else { 4 }, ' ');
     let topic = TopicId::parse(fields.next()?)?;
     let index = fields.next()?.parse().ok()?;
     let log_start_offset = Offset(fields.next()?.parse().ok()?);
+    let mut cleaner_point = CleanerPoint::default();
+    if has_cleaner_point {
+        cleaner_point.gaps_end = Offset(fields.next()?.parse().ok()?);
+        cleaner_point.first_dirty = Offset(fields.next()?.parse().ok()?);
+    }
     let recovery_point = RecoveryPoint::parse(fields.next()?)?;
     Some((
         PartitionKey { topic, index },
         Entry {
             log_start_offset,
+            cleaner_point,
             recovery_point,
         },
     ))
@@ -225,6 +256,10 @@ mod tests {
                     key,
                     Entry {
                         log_start_offset: start,
+                        cleaner_point: CleanerPoint {
+                            gaps_end: start.plus(20),
+                            first_dirty: start.plus(10),
+                        },
                         recovery_point,
                     },
                 )
@@ -236,6 +271,23 @@ mod tests {
     fn a_checkpoint_reads_back() {
         assert_eq!(decode(&encode(&entries())), Ok(entries()));
         assert_eq!(decode(&encode(&BTreeMap::new())), Ok(BTreeMap::new()));
+    }
+
+    #[test]
+    fn a_checkpoint_from_before_there_was_a_cleaner_reads_as_one_that_nothing_was_cleaned_by() {
+        let mut text = std::format!("{HEADER_V1}\n");
+        for (key, entry) in entries() {
+            let PartitionKey { topic, index } = key;
+            let (start, point) = (entry.log_start_offset, entry.recovery_point);
+            text.push_str(&std::format!("{topic} {index} {start} {point}\n"));
+        }
+        let crc = crc32c::crc32c(text.as_bytes());
+        text.push_str(&std::format!("crc {crc:08x}\n"));
+        let mut expected = entries();
+        for entry in expected.values_mut() {
+            entry.cleaner_point = CleanerPoint::default();
+        }
+        assert_eq!(decode(text.as_bytes()), Ok(expected));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The client: a producer, a consumer of assigned partitions, and requests of the application's
-//! own, as one state machine without I/O. The real edge and the simulator drive this very type.
+//! The client: a producer, a consumer, alone or in a group, and requests of the application's own, as
+//! one state machine without I/O. The real edge and the simulator drive this very type.
 //!
 //! [`ClientInput`] and [`ClientEffect`] are the whole interface. Inside, each room owns one
 //! concern and hands facts to this one, which decides whom they concern: `network` has the
-//! connections, `metadata` the brokers and leaders, `producer` and `consumer` the records, `admin`
-//! what the application asks itself.
+//! connections, `metadata` the brokers and leaders, `producer` and `consumer` the records, `group`
+//! the consumer's place in its group, `admin` what the application asks itself.
 //!
 //! Unlike the broker, a client does its work on bytes (compression, checksums) inside the step: it
 //! serves one application, and nobody else waits.
@@ -15,6 +15,7 @@ mod connection;
 mod consumer;
 mod effect;
 mod error;
+mod group;
 mod input;
 mod metadata;
 mod network;
@@ -30,18 +31,22 @@ use core::mem;
 use rand_chacha::ChaCha12Rng;
 use rand_core::SeedableRng;
 
-pub use self::config::{Acks, ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig};
+pub use self::config::{
+    Acks, Assignor, ClientConfig, ConsumerConfig, GroupConfig, GroupProtocol, OffsetReset,
+    ProducerConfig,
+};
 pub use self::effect::{
     ClientEffect, ClientEffects, ClientEvent, ConsumerRecord, FoundOffset, Outcome, Polled,
 };
 pub use self::error::{ClientError, Timeout};
 pub use self::input::{
-    AdminRequest, AdminTarget, ClientInput, Command, CommandId, OffsetSpec, ProducerRecord,
-    StartAt, TopicName, TopicPartition,
+    AdminRequest, AdminTarget, ClientInput, Command, CommandId, OffsetSpec, OffsetToCommit,
+    ProducerRecord, StartAt, TopicName, TopicPartition,
 };
 
 use self::admin::Admin;
 use self::consumer::Consumer;
+use self::group::Group;
 use self::metadata::Metadata;
 use self::network::{Answer, Network, Purpose};
 use self::producer::Producer;
@@ -63,6 +68,8 @@ struct State {
     metadata: Metadata,
     producer: Producer,
     consumer: Consumer,
+    /// If one is configured.
+    group: Option<Group>,
     admin: Admin,
     phase: Phase,
     /// A buffer, empty between steps.
@@ -100,6 +107,7 @@ impl Client {
                 metadata: Metadata::new(config),
                 producer: Producer::new(config, bugs),
                 consumer: Consumer::new(config, bugs),
+                group: config.group.as_ref().map(|group| Group::new(config, group)),
                 admin: Admin::default(),
                 phase: Phase::Open,
                 answers: Vec::new(),
@@ -133,6 +141,18 @@ impl Client {
     #[must_use]
     pub fn position(&self, partition: &TopicPartition) -> Option<Offset> {
         self.state.consumer.position(partition)
+    }
+
+    /// What the group assigned to this member and did not take back yet.
+    pub fn assignment(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.state.group.iter().flat_map(Group::assignment)
+    }
+
+    /// The member's id, with its generation in a classic group or its epoch in one of KIP-848, while
+    /// it is in its group.
+    #[must_use]
+    pub fn membership(&self) -> Option<(&str, i32)> {
+        self.state.group.as_ref()?.membership()
     }
 
     /// The high watermark that the last fetch of an assigned partition brought.
@@ -193,7 +213,32 @@ impl State {
         match command {
             Command::Produce(record) => self.producer.produce(step, metadata, id, record),
             Command::Flush => self.producer.flush(step, id),
-            Command::Assign(partitions) => self.consumer.assign(metadata, partitions),
+            Command::Assign(partitions) => {
+                if let Some(group) = &mut self.group {
+                    group.unsubscribe(step, &mut self.consumer);
+                }
+                self.consumer.assign(metadata, partitions);
+            }
+            Command::Subscribe(topics) => match &mut self.group {
+                Some(group) => group.subscribe(step, metadata, &mut self.consumer, topics),
+                None => self
+                    .consumer
+                    .notify(Polled::GroupFailed(ClientError::NoGroup)),
+            },
+            Command::Unsubscribe => match &mut self.group {
+                Some(group) => group.unsubscribe(step, &mut self.consumer),
+                None => self.consumer.clear(),
+            },
+            Command::Commit {
+                offsets,
+                timeout_ms,
+            } => match &mut self.group {
+                Some(group) => group.commit(step, &self.consumer, id, offsets, timeout_ms),
+                None => step.out.event(ClientEvent::Committed {
+                    id,
+                    result: Err(ClientError::NoGroup),
+                }),
+            },
             Command::Seek { partition, to } => self.consumer.seek(partition, to),
             Command::Pause(partitions) => self.consumer.pause(&partitions, true),
             Command::Resume(partitions) => self.consumer.pause(&partitions, false),
@@ -224,6 +269,9 @@ impl State {
             }
             Phase::Open | Phase::Closed => {
                 self.producer.close(step);
+                if let Some(group) = &mut self.group {
+                    group.unsubscribe(step, &mut self.consumer);
+                }
                 self.consumer.close(step);
                 self.phase = Phase::Closing {
                     ids: Vec::from([id]),
@@ -235,7 +283,7 @@ impl State {
 
     /// Brings the answers of this step to whom they are for.
     fn dispatch(&mut self, step: &mut Step<'_>) {
-        let metadata = &mut self.metadata;
+        let (metadata, network) = (&mut self.metadata, &mut self.network);
         for Answer { purpose, result } in self.answers.drain(..) {
             match purpose {
                 Purpose::Metadata => metadata.answered(step, result),
@@ -245,6 +293,14 @@ impl State {
                     self.consumer.offsets_listed(step, metadata, id, result);
                 }
                 Purpose::Admin(id) => self.admin.answered(step, id, result),
+                Purpose::ProducerId => self.producer.identified(step, result),
+                Purpose::Group(what, number) => {
+                    if let Some(group) = &mut self.group {
+                        let consumer = &mut self.consumer;
+                        let which = (what, number);
+                        group.answered(step, metadata, network, consumer, which, result);
+                    }
+                }
             }
         }
     }
@@ -260,6 +316,10 @@ impl State {
         let (metadata, network) = (&mut self.metadata, &mut self.network);
         self.producer.settle(step, metadata, network);
         if everything {
+            match &mut self.group {
+                Some(group) => group.settle(step, metadata, network, &mut self.consumer),
+                None => self.consumer.refuse_committed(),
+            }
             self.consumer.settle(step, metadata, network);
             self.admin.settle(step, metadata, network);
         }
@@ -272,12 +332,16 @@ impl State {
         let Phase::Closing { ids, until } = &mut self.phase else {
             return;
         };
-        if *until > step.now.mono && !self.producer.is_settled() {
+        let group_is_settled = self.group.as_ref().is_none_or(Group::is_settled);
+        if *until > step.now.mono && !(self.producer.is_settled() && group_is_settled) {
             return;
         }
         let ids = mem::take(ids);
         self.phase = Phase::Closed;
         self.producer.abort(step);
+        if let Some(group) = &mut self.group {
+            group.abort(step);
+        }
         self.admin.close(step);
         self.network.close_all(step, &mut self.answers);
         // Everything that was asked has been answered above.
@@ -299,6 +363,9 @@ impl State {
             self.metadata.deadline(),
             self.producer.deadline(),
             self.consumer.deadline(),
+            self.group
+                .as_ref()
+                .and_then(|group| group.deadline(&self.consumer)),
             self.admin.deadline(),
         ]
         .into_iter()
@@ -330,9 +397,16 @@ fn refuse(step: &mut Step<'_>, id: CommandId, command: Command) {
             result: Err(ClientError::Closed),
         },
         Command::Close { .. } => ClientEvent::Closed { id },
-        Command::Assign(_) | Command::Seek { .. } | Command::Pause(_) | Command::Resume(_) => {
-            return;
-        }
+        Command::Commit { .. } => ClientEvent::Committed {
+            id,
+            result: Err(ClientError::Closed),
+        },
+        Command::Assign(_)
+        | Command::Subscribe(_)
+        | Command::Unsubscribe
+        | Command::Seek { .. }
+        | Command::Pause(_)
+        | Command::Resume(_) => return,
     };
     step.out.event(event);
 }

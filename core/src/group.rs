@@ -22,7 +22,7 @@ mod record;
 mod sessions;
 mod shard;
 
-pub(crate) use assignor::{Assignor, Partitions};
+pub(crate) use assignor::{Assignor, Partitions, Subscriber};
 pub(crate) use classic::{ClassicState, Join, JoinReply, MemberRef, Reply, Sync, SyncReply};
 pub(crate) use consumer::{
     Beat, BeatReply, ConsumerGroup, ConsumerState, LEAVE, LEAVE_STATIC, Refusal, collect,

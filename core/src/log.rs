@@ -2,7 +2,7 @@
 //!
 //! What it promises (the numbers are those of the design):
 //!
-//! - Offsets are given once and are dense (1). What [`Log::high_watermark_limit`] has reached stays,
+//! - Offsets are given once and are dense (1), but for where [`cleaner`] has been. What [`Log::high_watermark_limit`] has reached stays,
 //!   whatever crashes, as far as the durability in force says (2, 3).
 //! - After a crash it is a prefix of what was appended (4): see [`load_plan`], [`scan_segment`].
 //! - Damage below the recovery point takes it offline; a damaged batch is never served (5).
@@ -28,6 +28,7 @@
 mod append;
 mod batch_reader;
 mod checkpoint;
+pub mod cleaner;
 mod close;
 pub mod config;
 pub mod epoch_checkpoint;
@@ -77,11 +78,13 @@ use crate::ids::{FileId, FilePath, LeaderEpoch, Offset, OperationId};
 use crate::input::DiskError;
 use crate::time::Mono;
 
+pub use cleaner::CleanerPoint;
 pub use config::{Durability, LogConfig};
 pub use error::{AppendError, Damage, LogError};
 pub use read::{ReadError, ReadPlan, ReadRange};
 pub use recovery_point::RecoveryPoint;
 
+use cleaner::{CleanTask, Cleaner};
 use close::Closing;
 use epoch_checkpoint::EpochCheckpoint;
 use load::Load;
@@ -198,6 +201,7 @@ pub struct Log {
     reopen: Reopen,
     closing: Option<Closing>,
     doomed: VecDeque<Doomed>,
+    cleaner: Cleaner,
     /// Largest timestamps of closed segments that are being read for retention.
     reading_times: Option<OperationId>,
     retention_wanted: bool,
@@ -229,6 +233,8 @@ enum Task {
     Unlink,
     /// End file ids.
     CloseFiles(Vec<FileId>),
+    /// Replace closed segments by what is left of them.
+    Clean(CleanTask),
     /// A step of loading.
     Load,
 }
@@ -267,6 +273,7 @@ impl Log {
             reopen: Reopen::default(),
             closing: None,
             doomed: VecDeque::new(),
+            cleaner: Cleaner::default(),
             reading_times: None,
             retention_wanted: false,
             wrong_indexes: BTreeSet::new(),
@@ -470,6 +477,7 @@ impl Log {
                     cx.routes.forget_file(file);
                 }
             }
+            Task::Clean(task) => self.clean_task_done(cx, task, result),
             Task::Load => self.load_ops_done(cx, result),
         }
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::group::load::{GroupsRead, LoadGroups};
 use crate::ids::{FilePath, Offset, Position};
 use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
+use crate::log::cleaner::{BuildMap, CopiedPiece, CopyPiece, Mapped};
 use crate::log::fetch_scan::{FetchScan, FetchScanned};
 use crate::log::load_plan::{LoadLog, LoadPlan};
 use crate::log::load_producers::{LoadProducers, LoadedProducers};
@@ -41,6 +42,10 @@ pub enum ReadJob {
     ReadRecords(ReadRecords),
     /// Read the records of groups.
     LoadGroups(LoadGroups),
+    /// Find the newest offsets of keys, for the cleaner.
+    BuildMap(BuildMap),
+    /// Copy what stays of a segment that is cleaned.
+    CopyPiece(CopyPiece),
 }
 
 /// What a [`ReadJob`] found.
@@ -66,6 +71,10 @@ pub enum ReadOutput {
     Records(RecordsRead),
     /// Records of groups.
     Groups(Box<GroupsRead>),
+    /// The newest offsets of keys.
+    Mapped(Box<Mapped>),
+    /// What stays of a segment.
+    Copied(Box<CopiedPiece>),
 }
 
 impl ReadJob {
@@ -88,6 +97,8 @@ impl ReadJob {
             Self::SegmentTimes(job) => ReadOutput::SegmentTimes(job.run(files)?),
             Self::ReadRecords(job) => ReadOutput::Records(job.run(files)?),
             Self::LoadGroups(job) => ReadOutput::Groups(Box::new(job.run(files)?)),
+            Self::BuildMap(job) => ReadOutput::Mapped(Box::new(job.run(files)?)),
+            Self::CopyPiece(job) => ReadOutput::Copied(Box::new(job.run(files)?)),
         })
     }
 }
@@ -146,6 +157,14 @@ impl fmt::Display for ReadJob {
                     job.dir, job.segment, job.offset
                 )
             }
+            Self::BuildMap(job) => {
+                write!(f, "build-map {}/{} from {}", job.dir, job.segment, job.from)
+            }
+            Self::CopyPiece(job) => write!(
+                f,
+                "copy-piece {}/{} from {} to {} at {}",
+                job.dir, job.segment, job.from, job.target, job.target_position
+            ),
         }
     }
 }
@@ -215,6 +234,17 @@ impl fmt::Display for ReadOutput {
                 read.records.len(),
                 read.next_offset
             ),
+            Self::Mapped(mapped) => {
+                let full = if mapped.full { ", full" } else { "" };
+                write!(f, "{} keys up to {}{full}", mapped.map.len(), mapped.next)
+            }
+            Self::Copied(piece) => {
+                write!(f, "{} B up to {}", piece.bytes.len(), piece.next)?;
+                match &piece.damage {
+                    Some(damage) => write!(f, ", damaged: {}", damage.kind),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

@@ -14,13 +14,13 @@ pub mod check;
 pub mod compression;
 mod crc;
 pub mod records;
-mod varint;
+pub(crate) mod varint;
 pub mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub use batch::{BatchError, BatchHeader, CheckedBatch, Compression, RecordFacts};
+pub use batch::{BatchError, BatchHeader, CheckedBatch, Compression, RecordFacts, WithoutKey};
 pub use builder::{BatchBuilder, BatchFields, ProducerFields};
 pub use check::{
     Limits, RecordsError, RecordsErrorKind, check_batch_at, check_own_batch, check_records,

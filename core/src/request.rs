@@ -1,6 +1,7 @@
 //! From a frame to a domain call and back: one file an API, and nothing else in it.
 
 mod alter_configs;
+mod alter_replica_log_dirs;
 mod api_versions;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
@@ -13,7 +14,9 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
+mod describe_quorum;
 mod describe_topic_partitions;
+mod elect_leaders;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
@@ -28,6 +31,7 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+mod partition_reassignments;
 mod pending_topics;
 mod prepared;
 mod produce;
@@ -83,6 +87,13 @@ pub(crate) fn start(
             alter_configs::handle_incremental(state, cx, id, body);
         }
         RequestBody::DescribeLogDirs(body) => describe_log_dirs::handle(state, id, body),
+        RequestBody::AlterReplicaLogDirs(body) => alter_replica_log_dirs::handle(state, id, body),
+        RequestBody::ElectLeaders(body) => elect_leaders::handle(state, id, body),
+        RequestBody::AlterPartitionReassignments(body) => {
+            partition_reassignments::alter(state, id, body);
+        }
+        RequestBody::ListPartitionReassignments(_) => partition_reassignments::list(state, id),
+        RequestBody::DescribeQuorum(body) => describe_quorum::handle(state, cx, id, body),
         RequestBody::CreatePartitions(body) => create_partitions::handle(state, cx, id, body),
         RequestBody::DescribeCluster(body) => describe_cluster::handle(state, id, &body),
         RequestBody::ListConfigResources(body) => {

@@ -20,7 +20,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use odradek_core::client::{
-    AdminRequest, AdminTarget, Command, FoundOffset, OffsetSpec, StartAt, TopicPartition,
+    AdminRequest, AdminTarget, Command, FoundOffset, OffsetSpec, OffsetToCommit, StartAt,
+    TopicName, TopicPartition,
 };
 use odradek_core::ids::Offset;
 use odradek_core::wire::messages::MetadataRequest;
@@ -29,8 +30,8 @@ use odradek_core::wire::{ErrorCode, RequestBody, ResponseBody, Str};
 use tokio::sync::oneshot;
 
 pub use odradek_core::client::{
-    Acks, ClientConfig, ClientError, ConsumerConfig, ConsumerRecord, OffsetReset, Outcome, Polled,
-    ProducerConfig, ProducerRecord,
+    Acks, Assignor, ClientConfig, ClientError, ConsumerConfig, ConsumerRecord, GroupConfig,
+    GroupProtocol, OffsetReset, Outcome, Polled, ProducerConfig, ProducerRecord,
 };
 
 use self::answer::{PollAnswer, Waiter};
@@ -100,7 +101,8 @@ impl Client {
         }
     }
 
-    /// Sends what was accepted, waits for the outcomes up to `timeout`, and closes all connections.
+    /// Sends what was accepted, waits for the outcomes up to `timeout`, commits what was polled and
+    /// leaves the group if it is in one, and closes all connections.
     /// Whatever is asked of the client afterwards fails with [`ClientError::Closed`].
     pub async fn close(&self, timeout: Duration) {
         let (done, closed) = oneshot::channel();
@@ -181,7 +183,7 @@ impl Future for Delivery {
     }
 }
 
-/// Reads records of assigned partitions.
+/// Reads records: of partitions that it is told, or that its group assigns to it.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     handle: Arc<Handle>,
@@ -195,6 +197,45 @@ impl Consumer {
     /// Reads exactly these partitions from now on, from these positions.
     pub fn assign(&self, partitions: Vec<(TopicPartition, StartAt)>) {
         self.handle.shared.tell(Command::Assign(partitions));
+    }
+
+    /// Is a member of the configured group from now on and reads what it assigns of these topics.
+    /// What is assigned, revoked and lost is among what [`Self::poll`] returns; without polls nothing
+    /// of that happens. Each poll says that the application is done with all that came before.
+    pub fn subscribe(&self, topics: &[TopicName]) {
+        self.handle.shared.tell(Command::Subscribe(topics.to_vec()));
+    }
+
+    /// Commits what was polled, leaves the group and reads nothing any more.
+    pub fn unsubscribe(&self) {
+        self.handle.shared.tell(Command::Unsubscribe);
+    }
+
+    /// Stores how far the group has read: these offsets, or for `None` the positions behind all that
+    /// was polled.
+    ///
+    /// # Errors
+    /// If it is not known within `timeout` that all of it is stored. Some of it may be.
+    pub async fn commit(
+        &self,
+        offsets: Option<Vec<(TopicPartition, OffsetToCommit)>>,
+        timeout: Duration,
+    ) -> Result<(), ClientError> {
+        let (tell, answer) = oneshot::channel();
+        let command = Command::Commit {
+            offsets,
+            timeout_ms: milliseconds(timeout),
+        };
+        self.handle.shared.ask(command, Waiter::Committed(tell));
+        answer.await.unwrap_or(Err(ClientError::Closed))
+    }
+
+    /// What the group assigned and did not take back yet.
+    #[must_use]
+    pub fn assignment(&self) -> Vec<TopicPartition> {
+        self.handle
+            .shared
+            .read(|machine| machine.assignment().cloned().collect())
     }
 
     /// Goes on reading an assigned partition elsewhere.

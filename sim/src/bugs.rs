@@ -36,6 +36,13 @@ const SIM_BUGS: [(&str, SimBug); 3] = [
 ];
 
 impl Planted {
+    /// The disk that lies, for tests that need something to find in any build.
+    #[cfg(test)]
+    pub(crate) const LYING_DISK: Self = Self {
+        core: Bugs::NONE,
+        sim: Some(SimBug::LyingFlush),
+    };
+
     /// Nothing.
     pub const NONE: Self = Self {
         core: Bugs::NONE,

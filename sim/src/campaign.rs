@@ -12,7 +12,7 @@ use crate::disk::faults::DiskFault;
 use crate::oracle::{Check, Mark, Violation};
 use crate::swarm::Workload;
 use crate::trace::Keep;
-use crate::twice::{SecondProcess, first_difference};
+use crate::twice::{SecondProcess, What, first_difference};
 use crate::world::{self, Outcome};
 
 /// What to run.
@@ -130,11 +130,12 @@ pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64)) -> Summary {
 impl Outcome {
     /// Does the run once more, in another process, and holds one against the other.
     fn compare(&mut self, planted: Planted, there: &SecondProcess) {
-        let detail = match there.hash(self.seed) {
+        let detail = match there.hash(&What::Seed(self.seed)) {
             Ok(hash) if hash == self.hash.to_string() => return,
             Ok(_) => {
-                let here = world::run(self.seed, there.workload, planted, Keep::Hashed).lines;
-                match there.steps(self.seed) {
+                let here = world::run(self.seed, there.workload, planted, Keep::Hashed);
+                let here: Vec<String> = here.steps.iter().map(ToString::to_string).collect();
+                match there.steps(&What::Seed(self.seed)) {
                     Ok(there) => first_difference(&here, &there),
                     Err(error) => error,
                 }

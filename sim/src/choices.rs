@@ -4,11 +4,18 @@
 //! stream. So an edit elsewhere, or one decision more for another entity, leaves it as it was, and
 //! a failing run can be made smaller by taking decisions away one at a time. A fault that is off
 //! draws nothing.
+//!
+//! Decisions whether something happens at all (a fault, a knob of the mix) are remembered, so that a
+//! run can be written down as [`Decisions`]; and they can be given, so that it can be done again with
+//! some of them taken away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
+
+use crate::decisions::{Decisions, Strike};
 
 /// What a decision is about. The numbers are part of every seed's meaning: new ones go at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +67,55 @@ pub enum Subsystem {
     DiskStall = 22,
     /// How long a completion takes to reach the broker. Entity: the incarnation.
     ReportDelay = 23,
+    /// How long a node is down. Entity: the incarnation that ended.
+    RestartDelay = 24,
+    /// Whether the power goes right after a graceful stop. Entity: the incarnation.
+    AfterStop = 25,
+}
+
+impl Subsystem {
+    /// All of them.
+    pub const ALL: [Self; SUBSYSTEMS - 1] = [
+        Self::Swarm,
+        Self::Crash,
+        Self::DiskLatency,
+        Self::WriteFault,
+        Self::FlushFault,
+        Self::ManageFault,
+        Self::Image,
+        Self::InFlight,
+        Self::NetworkLatency,
+        Self::NetworkFault,
+        Self::Client,
+        Self::Payload,
+        Self::Lateness,
+        Self::FullDisk,
+        Self::WallClock,
+        Self::Eviction,
+        Self::Rot,
+        Self::Restart,
+        Self::ReadFault,
+        Self::BrokerSeed,
+        Self::ShortWrite,
+        Self::DiskStall,
+        Self::ReportDelay,
+        Self::RestartDelay,
+        Self::AfterStop,
+    ];
+
+    /// The one of a name, as [`Display`](fmt::Display) writes it.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|subsystem| subsystem.to_string() == name)
+    }
+}
+
+impl fmt::Display for Subsystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// Where decisions come from.
@@ -69,10 +125,26 @@ pub struct Choices {
     /// By subsystem, then by entity: most entities are small numbers.
     near: [Vec<Option<Box<Stream>>>; SUBSYSTEMS],
     far: BTreeMap<(Subsystem, u64), Box<Stream>>,
+    /// The decisions that are given, if the run is a case.
+    given: Option<Given>,
+    /// The faults that struck.
+    strikes: Vec<Strike>,
+    /// The knobs of the mix: which option each was set to.
+    mix: BTreeMap<u64, u64>,
+}
+
+/// What a case decides, as it is looked up.
+#[derive(Debug)]
+struct Given {
+    mix: BTreeMap<u64, u64>,
+    strikes: BTreeSet<Strike>,
+    steady: [bool; SUBSYSTEMS],
+    /// What is added to the seed.
+    again: [u64; SUBSYSTEMS],
 }
 
 /// One more than the largest number of a subsystem.
-const SUBSYSTEMS: usize = Subsystem::ReportDelay as usize + 1;
+const SUBSYSTEMS: usize = Subsystem::AfterStop as usize + 1;
 
 /// Entities from this number on are looked up the slow way.
 const FAR: u64 = 4_096;
@@ -102,7 +174,43 @@ impl Choices {
             seed,
             near: [const { Vec::new() }; SUBSYSTEMS],
             far: BTreeMap::new(),
+            given: None,
+            strikes: Vec::new(),
+            mix: BTreeMap::new(),
         }
+    }
+
+    /// The decisions of a case; those that it does not hold are the seed's.
+    #[must_use]
+    pub fn given(seed: u64, decisions: &Decisions) -> Self {
+        let mut given = Given {
+            mix: decisions.mix.clone(),
+            strikes: decisions.strikes().collect(),
+            steady: [false; SUBSYSTEMS],
+            again: [0; SUBSYSTEMS],
+        };
+        for subsystem in &decisions.steady {
+            given.steady[*subsystem as usize] = true;
+        }
+        for (subsystem, times) in &decisions.again {
+            given.again[*subsystem as usize] = *times;
+        }
+        Self {
+            given: Some(given),
+            ..Self::new(seed)
+        }
+    }
+
+    /// The faults that struck so far.
+    #[must_use]
+    pub fn strikes(&self) -> &[Strike] {
+        &self.strikes
+    }
+
+    /// Which option each knob of the mix was set to.
+    #[must_use]
+    pub const fn mix(&self) -> &BTreeMap<u64, u64> {
+        &self.mix
     }
 
     /// The seed.
@@ -118,8 +226,98 @@ impl Choices {
         stream.random.next_u64()
     }
 
+    /// A knob of the mix: which of so many options, at least one, it is set to. No two decisions may
+    /// share a knob.
+    pub fn knob(&mut self, knob: u64, options: u64) -> u64 {
+        let drawn = scale(self.draw(Subsystem::Swarm, knob), options);
+        self.set_knob(knob, drawn).min(options - 1)
+    }
+
+    /// A knob of the mix that is on or off.
+    pub fn switch(&mut self, knob: u64, odds: Odds) -> bool {
+        let drawn = self.chance(Subsystem::Swarm, knob, odds);
+        self.set_knob(knob, u64::from(drawn)) != 0
+    }
+
+    /// A knob that is off (0) but for a share of the seeds, and then set to one of so many options,
+    /// counted from 1.
+    pub fn rate(&mut self, knob: u64, share: Odds, options: u64) -> u64 {
+        let drawn = if self.chance(Subsystem::Swarm, knob, share) {
+            1 + scale(self.draw(Subsystem::Swarm, knob), options)
+        } else {
+            0
+        };
+        self.set_knob(knob, drawn).min(options)
+    }
+
+    fn set_knob(&mut self, knob: u64, drawn: u64) -> u64 {
+        let given = self.given.as_ref();
+        let option = given
+            .and_then(|given| given.mix.get(&knob).copied())
+            .unwrap_or(drawn);
+        self.mix.insert(knob, option);
+        option
+    }
+
+    /// Whether a fault strikes, and then the dice for how. Its streams hold nothing else, so that
+    /// the ordinal of a strike counts the moments at which it could have come. Nothing is drawn, and
+    /// no moment counted, while the fault is off.
+    pub fn fault(&mut self, subsystem: Subsystem, entity: u64, odds: Odds) -> Option<Dice> {
+        if odds.0 == 0 {
+            return None;
+        }
+        let is_given = self.given.is_some();
+        let stream = self.stream(subsystem, entity);
+        let drawn = !is_given && scale(stream.random.next_u64(), 1_000_000) < u64::from(odds.0);
+        stream.ordinal += 1;
+        let strike = Strike {
+            subsystem,
+            entity,
+            ordinal: stream.ordinal,
+        };
+        let strikes = match &self.given {
+            Some(given) => given.strikes.contains(&strike),
+            None => drawn,
+        };
+        if !strikes {
+            return None;
+        }
+        self.strikes.push(strike);
+        let random = keyed(self.seed_of(subsystem), subsystem, entity, strike.ordinal);
+        Some(Dice { random })
+    }
+
+    /// A client's turn: what it decides from now on depends on the number of the turn alone, not on
+    /// the turns before it, so that one of those can be left out.
+    pub fn turn(&mut self, client: u64, turn: u64) {
+        for subsystem in [Subsystem::Client, Subsystem::Payload] {
+            let seed = self.seed_of(subsystem);
+            let stream = self.stream(subsystem, client);
+            // Below it, the decisions of this turn are counted.
+            stream.ordinal = turn << 32;
+            stream.random = keyed(seed, subsystem, client, stream.ordinal);
+        }
+    }
+
+    /// What a subsystem's streams start from.
+    fn seed_of(&self, subsystem: Subsystem) -> u64 {
+        let again = self
+            .given
+            .as_ref()
+            .map_or(0, |given| given.again[subsystem as usize]);
+        self.seed ^ again.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn is_steady(&self, subsystem: Subsystem) -> bool {
+        let given = self.given.as_ref();
+        given.is_some_and(|given| given.steady[subsystem as usize])
+    }
+
     /// Whether something happens. Draws nothing if it never or always does.
     pub fn chance(&mut self, subsystem: Subsystem, entity: u64, odds: Odds) -> bool {
+        if self.is_steady(subsystem) {
+            return false;
+        }
         match odds.0 {
             0 => false,
             1_000_000.. => true,
@@ -149,12 +347,15 @@ impl Choices {
         if mean == 0 {
             return 0;
         }
+        if self.is_steady(subsystem) {
+            return mean;
+        }
         exponential(self.draw(subsystem, entity), mean)
     }
 
     /// The numbers of a decision that needs many. It counts as one decision of its stream.
     pub fn dice(&mut self, subsystem: Subsystem, entity: u64) -> Dice {
-        let seed = self.seed;
+        let seed = self.seed_of(subsystem);
         let stream = self.stream(subsystem, entity);
         stream.ordinal += 1;
         let ordinal = stream.ordinal;
@@ -164,7 +365,7 @@ impl Choices {
     }
 
     fn stream(&mut self, subsystem: Subsystem, entity: u64) -> &mut Stream {
-        let seed = self.seed;
+        let seed = self.seed_of(subsystem);
         let new = || {
             Box::new(Stream {
                 random: keyed(seed, subsystem, entity, 0),
@@ -311,5 +512,86 @@ mod tests {
             .map(|_| choices.exponential(Subsystem::DiskLatency, 0, 1_000))
             .sum();
         assert!((900..1_200).contains(&(sum / 10_000)), "{sum}");
+    }
+
+    /// Asks fifty times whether a flush of inode 3 fails, and throws the dice of those that do.
+    fn strikes(choices: &mut Choices) -> Vec<(usize, u64)> {
+        (0..50)
+            .filter_map(|i| {
+                let dice = choices.fault(Subsystem::FlushFault, 3, Odds(200_000));
+                Some((i, dice?.draw()))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_fault_that_is_taken_away_leaves_the_others_as_they_were() {
+        let mut drawn = Choices::new(7);
+        let all = strikes(&mut drawn);
+        assert!(all.len() > 3);
+        let kept = Decisions {
+            events: drawn
+                .strikes()
+                .iter()
+                .skip(1)
+                .map(|strike| crate::decisions::Decided::Strike(*strike))
+                .collect(),
+            ..Decisions::default()
+        };
+        let mut given = Choices::given(7, &kept);
+        assert_eq!(strikes(&mut given), all[1..]);
+        assert_eq!(given.strikes(), &drawn.strikes()[1..]);
+    }
+
+    #[test]
+    fn a_turn_decides_the_same_whatever_turns_came_before() {
+        let turn = |turns: &[u64]| {
+            let mut choices = Choices::new(7);
+            let mut last = Vec::new();
+            for turn in turns {
+                choices.turn(2, *turn);
+                last = (0..3).map(|_| choices.draw(Subsystem::Client, 2)).collect();
+                last.push(choices.dice(Subsystem::Payload, 2).draw());
+            }
+            last
+        };
+        assert_eq!(turn(&[1, 2, 3]), turn(&[3]));
+        assert_ne!(turn(&[1, 2]), turn(&[3]));
+    }
+
+    #[test]
+    fn a_knob_that_is_given_is_set_to_that() {
+        let decisions = Decisions {
+            mix: [(5, 2), (6, 9), (7, 1)].into(),
+            ..Decisions::default()
+        };
+        let mut choices = Choices::given(7, &decisions);
+        assert_eq!(choices.knob(5, 4), 2);
+        // There were more options once.
+        assert_eq!(choices.knob(6, 3), 2);
+        assert!(choices.switch(7, Odds(0)));
+        assert_eq!(choices.rate(5, Odds(1), 4), 2);
+        let drawn = Choices::new(7).knob(8, 1_000);
+        assert_eq!(choices.knob(8, 1_000), drawn);
+    }
+
+    #[test]
+    fn what_is_steady_takes_its_mean() {
+        let decisions = Decisions {
+            steady: [Subsystem::DiskLatency].into(),
+            ..Decisions::default()
+        };
+        let mut choices = Choices::given(7, &decisions);
+        assert_eq!(choices.exponential(Subsystem::DiskLatency, 1, 500), 500);
+        assert_ne!(choices.exponential(Subsystem::NetworkLatency, 1, 500), 500);
+    }
+
+    #[test]
+    fn every_subsystem_has_a_name_of_its_own() {
+        for (number, subsystem) in Subsystem::ALL.into_iter().enumerate() {
+            assert_eq!(subsystem as usize, number + 1);
+            assert_eq!(Subsystem::by_name(&subsystem.to_string()), Some(subsystem));
+        }
+        assert_eq!(Subsystem::by_name("Weather"), None);
     }
 }

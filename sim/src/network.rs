@@ -35,6 +35,8 @@ pub struct NetworkRates {
 pub struct Network {
     links: BTreeMap<ConnectionId, Link>,
     next_id: u64,
+    /// How many connections each client had.
+    by_client: BTreeMap<usize, u64>,
     rates: NetworkRates,
     /// Whether anything is cut, stalled or refused; off once the faults of a run are over.
     pub active: bool,
@@ -44,6 +46,8 @@ pub struct Network {
 struct Link {
     client: usize,
     node: usize,
+    /// Whose dice are thrown: the same whatever the other clients do.
+    entity: u64,
     to_broker: Direction,
     to_client: Direction,
     broker_knows: bool,
@@ -82,6 +86,7 @@ impl Network {
         Self {
             links: BTreeMap::new(),
             next_id: 1,
+            by_client: BTreeMap::new(),
             rates,
             active: true,
         }
@@ -102,19 +107,27 @@ impl Network {
     ) -> (ConnectionId, Arrivals) {
         let id = ConnectionId(self.next_id);
         self.next_id += 1;
+        let nth = self.by_client.entry(client).or_default();
+        let entity = entity_of(client, *nth);
+        *nth += 1;
         let mut directions = [Direction::default(), Direction::default()];
         for direction in &mut directions {
-            if choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.cut)) {
+            let cut = self.odds(self.rates.cut);
+            if let Some(mut dice) = choices.fault(Subsystem::NetworkFault, entity, cut) {
                 // Mostly early, so that small exchanges are cut too.
-                let mean = choices.pick(Subsystem::NetworkFault, id.0, &[40, 400, 4_000, 20_000]);
-                direction.cut_at = Some(choices.exponential(Subsystem::NetworkFault, id.0, mean));
+                let mean = dice.pick(&[40, 400, 4_000, 20_000]);
+                direction.cut_at = Some(dice.exponential(mean));
             }
         }
         let [to_broker, to_client] = directions;
-        let refused = choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.refuse));
+        let refuse = self.odds(self.rates.refuse);
+        let refused = choices
+            .fault(Subsystem::NetworkFault, entity, refuse)
+            .is_some();
         let mut link = Link {
             client,
             node,
+            entity,
             to_broker,
             to_client,
             broker_knows: refused,
@@ -122,10 +135,10 @@ impl Network {
         };
         let mut arrivals = Vec::new();
         if refused {
-            let at = self.arrival(id, now, Mono::default(), choices);
+            let at = self.arrival(entity, now, Mono::default(), choices);
             arrivals.push((at, Arrival::ClientSeesClose));
         } else {
-            let at = self.arrival(id, now, Mono::default(), choices);
+            let at = self.arrival(entity, now, Mono::default(), choices);
             link.to_broker.last_arrival = at;
             arrivals.push((at, Arrival::Open));
         }
@@ -184,6 +197,7 @@ impl Network {
         let Some(link) = self.links.get_mut(&id) else {
             return Vec::new();
         };
+        let entity = link.entity;
         let direction = if to_broker {
             &mut link.to_broker
         } else {
@@ -202,18 +216,19 @@ impl Network {
             bytes.truncate((at - before) as usize);
         }
         let mut arrivals = Vec::new();
-        let split =
-            if bytes.len() > 1 && choices.chance(Subsystem::NetworkLatency, id.0, Odds(200_000)) {
-                choices.between(Subsystem::NetworkLatency, id.0, 1, bytes.len() as u64 - 1) as usize
-            } else {
-                0
-            };
+        let split = if bytes.len() > 1
+            && choices.chance(Subsystem::NetworkLatency, entity, Odds(200_000))
+        {
+            choices.between(Subsystem::NetworkLatency, entity, 1, bytes.len() as u64 - 1) as usize
+        } else {
+            0
+        };
         let first = bytes.split_to(split);
         for piece in [first, bytes] {
             if piece.is_empty() {
                 continue;
             }
-            last = self.arrival(id, now, last, choices);
+            last = self.arrival(entity, now, last, choices);
             arrivals.push((
                 last,
                 if to_broker {
@@ -243,18 +258,18 @@ impl Network {
         let Some(link) = self.links.get(&id) else {
             return Vec::new();
         };
+        let entity = link.entity;
         let (to_broker, to_client) = (link.to_broker.last_arrival, link.to_client.last_arrival);
-        let half_open = choices.chance(
-            Subsystem::NetworkFault,
-            id.0,
-            self.odds(self.rates.half_open),
-        );
+        let half_open = self.odds(self.rates.half_open);
+        let half_open = choices
+            .fault(Subsystem::NetworkFault, entity, half_open)
+            .is_some();
         let mut arrivals = Vec::new();
         if !half_open {
-            let at = self.arrival(id, now, to_broker, choices);
+            let at = self.arrival(entity, now, to_broker, choices);
             arrivals.push((at, Arrival::BrokerSeesClose));
         }
-        let at = self.arrival(id, now, to_client, choices);
+        let at = self.arrival(entity, now, to_client, choices);
         arrivals.push((at, Arrival::ClientSeesClose));
         arrivals
     }
@@ -273,8 +288,8 @@ impl Network {
         if link.broker_knows {
             return Vec::new();
         }
-        let last = link.to_broker.last_arrival;
-        let at = self.arrival(id, now, last, choices);
+        let (entity, last) = (link.entity, link.to_broker.last_arrival);
+        let at = self.arrival(entity, now, last, choices);
         vec![(at, Arrival::BrokerSeesClose)]
     }
 
@@ -299,8 +314,8 @@ impl Network {
         if link.client_knows {
             return Vec::new();
         }
-        let last = link.to_client.last_arrival;
-        let at = self.arrival(id, now, last, choices);
+        let (entity, last) = (link.entity, link.to_client.last_arrival);
+        let at = self.arrival(entity, now, last, choices);
         vec![(at, Arrival::ClientSeesClose)]
     }
 
@@ -338,25 +353,32 @@ impl Network {
 
     /// How long the broker's writer waits before it sends the next response, in nanoseconds.
     pub fn writer_delay(&self, id: ConnectionId, choices: &mut Choices) -> u64 {
-        let slow = choices.chance(
-            Subsystem::NetworkFault,
-            id.0,
-            self.odds(self.rates.slow_reader),
-        );
-        let mean = if slow {
-            200 * MILLISECOND
-        } else {
-            5 * MICROSECOND
-        };
-        choices.exponential(Subsystem::NetworkLatency, id.0, mean)
+        let entity = self.links.get(&id).map_or(0, |link| link.entity);
+        let slow = self.odds(self.rates.slow_reader);
+        match choices.fault(Subsystem::NetworkFault, entity, slow) {
+            Some(mut dice) => dice.exponential(200 * MILLISECOND),
+            None => choices.exponential(Subsystem::NetworkLatency, entity, 5 * MICROSECOND),
+        }
     }
 
-    fn arrival(&self, id: ConnectionId, now: Mono, last: Mono, choices: &mut Choices) -> Mono {
-        let mut delay = choices.exponential(Subsystem::NetworkLatency, id.0, self.rates.latency_ns);
-        if choices.chance(Subsystem::NetworkFault, id.0, self.odds(self.rates.stall)) {
-            delay += choices.exponential(Subsystem::NetworkFault, id.0, 400 * MILLISECOND);
+    /// When something arrives that is sent now over the connection of an entity.
+    fn arrival(&self, entity: u64, now: Mono, last: Mono, choices: &mut Choices) -> Mono {
+        let mean = self.rates.latency_ns;
+        let mut delay = choices.exponential(Subsystem::NetworkLatency, entity, mean);
+        let stall = self.odds(self.rates.stall);
+        if let Some(mut dice) = choices.fault(Subsystem::NetworkFault, entity, stall) {
+            delay += dice.exponential(400 * MILLISECOND);
         }
         // Never before what was sent earlier.
         Mono(now.0 + delay).max(Mono(last.0 + 1))
+    }
+}
+
+/// The address of a client's connection, which small numbers keep near.
+const fn entity_of(client: usize, nth: u64) -> u64 {
+    if client < 64 && nth < 64 {
+        (client as u64) << 6 | nth
+    } else {
+        (client as u64 + 1) << 32 | nth
     }
 }

@@ -14,7 +14,7 @@
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
 //! | [`admin`] | ConfigDurable, EpochEndsWhereItDoes, answers that say something about everything asked |
-//! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, ClientKeepsItsWord |
+//! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, IdempotentSendOnce, ClientKeepsItsWord |
 //! | [`producers`] | SequenceGapless, DuplicateReturnsOriginalOffset, StaleEpochFenced, OutOfOrderRejected, ProducerIdUnique, DedupSurvivesRestart |
 //! | [`groups`] | GenerationMonotonic, OnePartitionOneOwnerPerGeneration, StaleCommitRejected, CommittedOffsetDurable, CommitNeverRegressesUnasked, StaticMemberFenced, LegalTargetAssignment, NoDoubleAssignment, MemberEpochValid, RebalanceTerminates, DeadMemberEvicted |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
@@ -116,6 +116,8 @@ pub enum Check {
     SkippedPoll,
     /// Records of a producer that keeps their order are appended in it.
     SendOrder,
+    /// A record of an idempotent producer is in the log once.
+    IdempotentSendOnce,
     /// The client's state machine does for its application what it says.
     ClientKeepsItsWord,
     /// The batches of a producer's epoch follow each other, and none is there twice.

@@ -8,7 +8,7 @@ use odradek_core::input::Endpoint;
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::metadata::config::BrokerConfig;
 
-use crate::choices::{Choices, Odds, Subsystem};
+use crate::choices::{Choices, Odds};
 use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
 use crate::disk::faults::{DiskRates, Latency};
 use crate::disk::power_loss::Tearing;
@@ -177,6 +177,18 @@ impl Workload {
         ("rebalance", Self::Rebalance),
     ];
 
+    /// The one of a name. The error names those that there are.
+    pub fn by_name(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, workload)| *workload).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!(
+                "no workload is called {name}; there are: {}",
+                names.join(", ")
+            )
+        })
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -261,11 +273,19 @@ impl Swarm {
 
 /// Each draw has an entity of its own, so that a new one moves none of the others.
 fn pick<T: Copy>(choices: &mut Choices, entity: u64, from: &[T]) -> T {
-    choices.pick(Subsystem::Swarm, entity, from)
+    let option = choices.knob(entity, from.len() as u64);
+    from[option as usize]
 }
 
 fn chance(choices: &mut Choices, entity: u64, odds: u32) -> bool {
-    choices.chance(Subsystem::Swarm, entity, Odds(odds))
+    choices.switch(entity, Odds(odds))
+}
+
+/// The odds of a fault: off, but for a share of the seeds.
+fn rate(choices: &mut Choices, entity: u64, share: u32, odds: &[u32]) -> Odds {
+    let option = choices.rate(entity, Odds(share), odds.len() as u64);
+    let chosen = option.checked_sub(1).map(|on| odds[on as usize]);
+    Odds(chosen.unwrap_or(0))
 }
 
 fn draw_broker(choices: &mut Choices) -> BrokerConfig {
@@ -324,13 +344,6 @@ fn draw_groups(choices: &mut Choices) -> GroupMix {
 }
 
 fn draw_disk(choices: &mut Choices) -> DiskRates {
-    let rate = |choices: &mut Choices, entity, share, odds: &[u32]| {
-        if chance(choices, entity, share) {
-            Odds(pick(choices, entity, odds))
-        } else {
-            Odds(0)
-        }
-    };
     DiskRates {
         write_error: rate(choices, 30, 200_000, &[1_000, 10_000, 60_000]),
         short_write: rate(choices, 31, 200_000, &[1_000, 10_000, 60_000]),
@@ -354,13 +367,6 @@ fn draw_disk(choices: &mut Choices) -> DiskRates {
 }
 
 fn draw_network(choices: &mut Choices) -> NetworkRates {
-    let rate = |choices: &mut Choices, entity, share, odds: &[u32]| {
-        if chance(choices, entity, share) {
-            Odds(pick(choices, entity, odds))
-        } else {
-            Odds(0)
-        }
-    };
     NetworkRates {
         latency_ns: pick(
             choices,

@@ -1,32 +1,37 @@
-//! What happened, as lines of text, and a chained hash over all of it.
+//! What happened, step by step, and a chained hash over all of it.
 //!
 //! The hash covers every input, every effect and every byte of a request and a response, in order:
 //! two runs with the same hash did the same. Words are only found for it where someone wants to read
-//! them: the last lines are kept for the report of a failure; a replay with `--trace` keeps all.
+//! them: the last steps are kept for the report of a failure; a replay with `--trace` keeps all.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use odradek_core::effect::Effect;
 use odradek_core::input::Input;
 use odradek_core::time::Mono;
 
 use self::facts::Fact;
+pub use self::hash::ChainedHash;
+pub use self::step::{Lane, Sign, Step, json_string};
 
 mod facts;
+mod hash;
+mod step;
 
 /// The record of a run.
 #[derive(Debug)]
 pub struct Trace {
     hash: ChainedHash,
-    lines: VecDeque<String>,
+    steps: VecDeque<Step>,
     keep: Keep,
-    steps: u64,
-    /// The last line still wants its hash.
+    /// How many there were.
+    count: u64,
+    /// The last step still wants its hash.
     unsealed: bool,
 }
 
-/// Which lines stay in memory.
+/// Which steps stay in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// None: they only go into the hash. A failing seed is run again for its words.
@@ -39,89 +44,102 @@ pub enum Keep {
     Hashed,
 }
 
-/// A 128-bit hash that is fed in pieces: two lanes of multiply and rotate. It is no defence
-/// against anyone who looks for collisions; it only has to tell two runs apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainedHash {
-    a: u64,
-    b: u64,
-    /// Text that does not fill a word yet.
-    part: u64,
-    part_bits: u32,
-}
-
 impl Trace {
     /// An empty record.
     #[must_use]
     pub const fn new(keep: Keep) -> Self {
         Self {
             hash: ChainedHash::new(),
-            lines: VecDeque::new(),
+            steps: VecDeque::new(),
             keep,
-            steps: 0,
+            count: 0,
             unsealed: false,
         }
     }
 
     /// Adds an input of the broker.
     pub fn input(&mut self, at: Mono, input: &Input) {
-        self.fact(at, '>', input);
+        self.fact(at, Sign::Input, Lane::of_input(input), input);
     }
 
     /// Adds an effect of the broker.
     pub fn effect(&mut self, at: Mono, effect: &Effect) {
-        self.fact(at, '<', effect);
+        self.fact(at, Sign::Effect, Lane::of_effect(effect), effect);
     }
 
-    fn fact(&mut self, at: Mono, sign: char, fact: &(impl Fact + fmt::Display)) {
-        self.seal();
-        self.steps += 1;
+    fn fact(&mut self, at: Mono, sign: Sign, lane: Lane, fact: &(impl Fact + fmt::Display)) {
+        self.begin();
         self.hash.word(at.0);
         fact.feed(&mut self.hash);
-        if self.keep != Keep::None {
-            self.push(format!("{at} {sign} {fact}"));
-        }
+        self.push(at, sign, lane, format_args!("{fact}"));
     }
 
-    /// Adds a line.
-    pub fn line(&mut self, at: Mono, what: fmt::Arguments<'_>) {
-        self.seal();
-        self.steps += 1;
+    /// Adds something that happened.
+    pub fn happened(&mut self, at: Mono, sign: Sign, lane: Lane, what: fmt::Arguments<'_>) {
+        self.begin();
         self.hash.word(at.0);
         self.hash.text(what);
+        self.push(at, sign, lane, what);
+    }
+
+    /// Adds what is only said for who reads it: other steps have what it says in the hash.
+    pub fn note<T: fmt::Display>(
+        &mut self,
+        at: Mono,
+        sign: Sign,
+        lane: Lane,
+        what: impl FnOnce() -> T,
+    ) {
+        self.begin();
         if self.keep != Keep::None {
-            self.push(format!("{at} {what}"));
+            self.push(at, sign, lane, format_args!("{}", what()));
         }
     }
 
-    fn push(&mut self, line: String) {
-        if let Keep::Last(n) = self.keep {
-            while self.lines.len() >= n.max(1) {
-                self.lines.pop_front();
+    fn begin(&mut self) {
+        self.seal();
+        self.count += 1;
+    }
+
+    fn push(&mut self, at: Mono, sign: Sign, lane: Lane, words: fmt::Arguments<'_>) {
+        match self.keep {
+            Keep::None => return,
+            Keep::Last(n) => {
+                while self.steps.len() >= n.max(1) {
+                    self.steps.pop_front();
+                }
             }
+            Keep::All | Keep::Hashed => {}
         }
-        self.lines.push_back(line);
+        self.steps.push_back(Step {
+            number: self.count,
+            at,
+            sign,
+            lane,
+            words: words.to_string(),
+            hash: None,
+        });
         self.unsealed = self.keep == Keep::Hashed;
     }
 
-    /// Ends the last line with the hash after it and the bytes that belong to it.
+    /// Ends the last step with the hash after it and the bytes that belong to it.
     fn seal(&mut self) {
         if std::mem::take(&mut self.unsealed)
-            && let Some(line) = self.lines.back_mut()
+            && let Some(step) = self.steps.back_mut()
         {
-            let _ = write!(line, " #{}", self.hash);
+            step.hash = Some(self.hash);
         }
     }
 
-    /// Adds bytes that no line shows.
+    /// Adds bytes that no step shows.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.hash.bytes(bytes);
     }
 
-    /// How many lines there were.
+    /// How many steps there were.
     #[must_use]
-    pub const fn steps(&self) -> u64 {
-        self.steps
+    pub const fn count(&self) -> u64 {
+        self.count
     }
 
     /// The hash so far.
@@ -130,91 +148,11 @@ impl Trace {
         self.hash
     }
 
-    /// The lines kept.
+    /// The steps kept.
     #[must_use]
-    pub fn into_lines(mut self) -> Vec<String> {
+    pub fn into_steps(mut self) -> Vec<Step> {
         self.seal();
-        self.lines.into()
-    }
-}
-
-impl ChainedHash {
-    /// The hash of nothing.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            a: 0x6a09_e667_f3bc_c908,
-            b: 0xbb67_ae85_84ca_a73b,
-            part: 0,
-            part_bits: 0,
-        }
-    }
-
-    /// Adds a number.
-    pub const fn word(&mut self, word: u64) {
-        let product = (self.a ^ word) as u128 * 0x9e37_79b9_7f4a_7c15_u128;
-        self.a = (product as u64) ^ self.b.rotate_left(23);
-        self.b = self.b.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ (product >> 64) as u64 ^ word;
-    }
-
-    /// Adds a text.
-    pub fn text(&mut self, text: fmt::Arguments<'_>) {
-        // A hash does not fail to be written to.
-        let _ = self.write_fmt(text);
-        self.end_text();
-    }
-
-    /// Ends a text, so that the next one is another.
-    const fn end_text(&mut self) {
-        let (word, bits) = (self.part, self.part_bits);
-        self.part = 0;
-        self.part_bits = 0;
-        self.word(word);
-        self.word(bits as u64);
-    }
-
-    /// Adds bytes. Their number counts too, so that pieces cannot run into each other.
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.word(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        self.word(u64::from_le_bytes(last));
-        self.word(bytes.len() as u64);
-    }
-}
-
-impl Default for ChainedHash {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Write for ChainedHash {
-    /// Formatting hands over pieces of any size, and the same text must give the same hash however
-    /// it is cut: so a word is added when it is full, and the rest at the end of the text.
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            self.part |= u64::from(byte) << self.part_bits;
-            self.part_bits += 8;
-            if self.part_bits == 64 {
-                let word = self.part;
-                self.part = 0;
-                self.part_bits = 0;
-                self.word(word);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for ChainedHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{:016x}", self.a, self.b)
+        self.steps.into()
     }
 }
 
@@ -222,41 +160,35 @@ impl fmt::Display for ChainedHash {
 mod tests {
     use super::*;
 
+    fn say(trace: &mut Trace, at: u64, what: fmt::Arguments<'_>) {
+        trace.happened(Mono(at), Sign::Event, Lane::Broker, what);
+    }
+
     #[test]
     fn the_hash_does_not_depend_on_what_is_kept() {
         let run = |keep| {
             let mut trace = Trace::new(keep);
             for i in 0..10 {
-                trace.line(Mono(i), format_args!("step {i} of {}", "ten"));
+                say(&mut trace, i, format_args!("step {i} of {}", "ten"));
+                trace.note(Mono(i), Sign::Sent, Lane::Client(1), || "a note");
                 trace.bytes(&[1, 2, 3]);
             }
-            trace.hash()
+            (trace.hash(), trace.count())
         };
         assert_eq!(run(Keep::None), run(Keep::All));
         assert_eq!(run(Keep::None), run(Keep::Last(2)));
+        assert_eq!(run(Keep::None), run(Keep::Hashed));
     }
 
     #[test]
-    fn the_hash_tells_order_and_cuts_apart() {
-        let of = |pieces: &[&[u8]]| {
-            let mut hash = ChainedHash::new();
-            for piece in pieces {
-                hash.bytes(piece);
-            }
-            hash
-        };
-        assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
-        assert_ne!(of(&[b"a", b"b"]), of(&[b"b", b"a"]));
-        assert_ne!(of(&[b"a"]), of(&[b"a\0"]));
-    }
-
-    #[test]
-    fn only_the_last_lines_are_kept() {
+    fn only_the_last_steps_are_kept() {
         let mut trace = Trace::new(Keep::Last(2));
         for i in 0..5 {
-            trace.line(Mono(1_000_000_000), format_args!("{i}"));
+            say(&mut trace, 1_000_000_000, format_args!("{i}"));
         }
-        assert_eq!(trace.steps(), 5);
-        assert_eq!(trace.into_lines(), ["1.000000s 3", "1.000000s 4"]);
+        let steps = trace.into_steps();
+        let words: Vec<String> = steps.iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["1.000000s * 3", "1.000000s * 4"]);
+        assert_eq!(steps[1].number, 5);
     }
 }

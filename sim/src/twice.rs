@@ -3,8 +3,9 @@
 //! What differs between two processes is what must not matter: the addresses, the seeds of the
 //! standard library's hashers, the environment. A debug build can be the other process too.
 
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::swarm::Workload;
 
@@ -17,6 +18,15 @@ pub struct SecondProcess {
     pub workload: Workload,
     /// The planted bug.
     pub bug: Option<String>,
+}
+
+/// What is run there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A seed.
+    Seed(u64),
+    /// The text of a case.
+    Case(String),
 }
 
 impl SecondProcess {
@@ -34,44 +44,57 @@ impl SecondProcess {
         })
     }
 
-    /// The hash of a seed's run there.
+    /// The hash of a run there.
     ///
     /// # Errors
     /// If the process cannot be started, or prints no hash.
-    pub fn hash(&self, seed: u64) -> Result<String, String> {
-        let lines = self.replay(seed, false)?;
+    pub fn hash(&self, what: &What) -> Result<String, String> {
+        let lines = self.replay(what, false)?;
         lines
             .iter()
             .find_map(|line| line.strip_prefix("hash "))
             .map(str::to_owned)
-            .ok_or_else(|| format!("{} prints no hash for {seed}", self.program.display()))
+            .ok_or_else(|| format!("{} prints no hash", self.program.display()))
     }
 
-    /// Every step of a seed's run there, with the hash after it.
+    /// Every step of a run there, with the hash after it.
     ///
     /// # Errors
     /// If the process cannot be started.
-    pub fn steps(&self, seed: u64) -> Result<Vec<String>, String> {
-        self.replay(seed, true)
+    pub fn steps(&self, what: &What) -> Result<Vec<String>, String> {
+        self.replay(what, true)
     }
 
-    fn replay(&self, seed: u64, steps: bool) -> Result<Vec<String>, String> {
+    fn replay(&self, what: &What, steps: bool) -> Result<Vec<String>, String> {
         let mut command = Command::new(&self.program);
-        command.arg("replay").arg(seed.to_string());
-        command.args(["--workload", self.workload.name()]);
+        command.arg("replay");
+        match what {
+            What::Seed(seed) => {
+                command.arg(seed.to_string());
+                command.args(["--workload", self.workload.name()]);
+                if let Some(bug) = &self.bug {
+                    command.args(["--bug", bug]);
+                }
+            }
+            // It says everything itself.
+            What::Case(_) => {
+                command.arg("-");
+            }
+        }
         if steps {
             command.args(["--trace", "--hashes"]);
-        }
-        if let Some(bug) = &self.bug {
-            command.args(["--bug", bug]);
         }
         // Somewhere else in the world.
         command.env("TZ", "Pacific/Kiritimati");
         command.env("LC_ALL", "tr_TR.UTF-8");
         command.env("COLUMNS", "40");
-        let output = command
-            .output()
-            .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let cannot = |error| format!("cannot run {}: {error}", self.program.display());
+        let mut child = command.spawn().map_err(cannot)?;
+        if let (What::Case(text), Some(mut stdin)) = (what, child.stdin.take()) {
+            stdin.write_all(text.as_bytes()).map_err(cannot)?;
+        }
+        let output = child.wait_with_output().map_err(cannot)?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().map(str::to_owned).collect())
     }

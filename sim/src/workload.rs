@@ -38,6 +38,7 @@ use crate::swarm::WorkloadMix;
 
 use self::seen::Seen;
 
+pub mod absent;
 pub mod administrator;
 pub mod committer;
 pub mod consumer;
@@ -74,6 +75,10 @@ pub trait Client: fmt::Debug {
     fn is_idle(&self) -> bool;
 }
 
+/// The tags of timers from this one on belong to the host of a client's state machine. All others
+/// are a client's turns: it decides to do something, and a run can be done again without that.
+pub const HOST_TIMERS: u64 = 1 << 62;
+
 /// What a client may do, and what it knows.
 #[derive(Debug)]
 pub struct ClientContext<'a> {
@@ -89,6 +94,8 @@ pub struct ClientContext<'a> {
     pub network: &'a mut Network,
     /// What will arrive because of what it did.
     pub arrivals: &'a mut Vec<(Mono, ConnectionId, Arrival)>,
+    /// The frames it sent.
+    pub sent: &'a mut Vec<(ConnectionId, Bytes)>,
     /// The timers it set: delay in nanoseconds, and tag.
     pub timers: &'a mut Vec<(u64, u64)>,
     /// What it has to complain about: an answer that breaks the protocol.
@@ -122,6 +129,7 @@ impl ClientContext<'_> {
 
     /// Sends bytes.
     pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) {
+        self.sent.push((connection, bytes.clone()));
         let arrivals = self
             .network
             .send_to_broker(connection, bytes, self.now.mono, self.choices);

@@ -8,30 +8,36 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use odradek_core::broker::inspect::Held;
 use odradek_core::client;
 use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
 
 use crate::bugs::Planted;
-use crate::choices::{Choices, Subsystem};
-use crate::clock::{Clock, MILLISECOND, SECOND};
+use crate::choices::Choices;
+use crate::clock::{Clock, SECOND};
+use crate::decisions::{Decided, Decisions, FullDisk, WallStep};
 use crate::disk::Inode;
 use crate::disk::faults::DiskFault;
 use crate::host::files::{Report, Token};
 use crate::network::{Arrival, Network};
 use crate::oracle::{Check, Mark, Oracle, Violation};
+use crate::story;
 use crate::swarm::{Swarm, Workload};
-use crate::trace::{ChainedHash, Keep, Trace};
+use crate::trace::{ChainedHash, Keep, Lane, Sign, Step, Trace};
+use crate::workload::absent::Absent;
 use crate::workload::seen::Seen;
 use crate::workload::verifier::Verifier;
 use crate::workload::{self, Catalog, Client, ClientContext};
 
 use self::node::Node;
+pub use self::script::Plan;
+use self::script::Script;
 
 mod effects;
 pub mod node;
+mod phases;
 mod process;
+mod script;
 
 /// One run.
 #[derive(Debug)]
@@ -49,6 +55,8 @@ pub struct World {
     trace: Trace,
     phase: Phase,
     phase_ends: Mono,
+    faults_end: Mono,
+    script: Script,
     counts: Counts,
 }
 
@@ -100,12 +108,12 @@ enum Event {
     Start { node: usize },
     /// A client's timer.
     Timer { client: usize, tag: u64 },
-    /// The disk fills up, and has room again.
-    Full { node: usize },
+    /// The disk of a node fills up.
+    Full(usize, FullDisk),
     /// The disk has room again.
     Room { node: usize },
     /// The wall clock steps.
-    StepWall,
+    StepWall(WallStep),
     /// Faults are over.
     FaultsOver,
     /// See whether a phase is over.
@@ -146,6 +154,12 @@ pub struct Counts {
     pub recoveries: u64,
     /// Requests that reached the broker.
     pub requests: u64,
+    /// Requests that clients sent, without those that set up others (see
+    /// [`story::is_set_up`]) and without those of the last reader, who is
+    /// the oracle's.
+    pub operations: u64,
+    /// Requests that set up others.
+    pub set_ups: u64,
     /// Disk faults by kind.
     pub faults: BTreeMap<DiskFault, u64>,
 }
@@ -169,8 +183,16 @@ pub struct Outcome {
     pub virtual_ns: u64,
     /// The hash over everything.
     pub hash: ChainedHash,
-    /// Lines of the trace, as far as they were kept.
-    pub lines: Vec<String>,
+    /// The steps, as far as they were kept.
+    pub steps: Vec<Step>,
+    /// What it decided, from which it can be done again.
+    pub decisions: Decisions,
+    /// How many clients it had, those that were left out included.
+    pub clients: usize,
+    /// It was over before the faults were.
+    pub in_faults: bool,
+    /// What the logs are like at its end, if steps were kept.
+    pub state: Vec<String>,
 }
 
 /// No run takes more events than this; one that would is stuck in a loop.
@@ -185,18 +207,46 @@ const VERIFIER: usize = 1_000;
 /// Runs a seed. A panic of the core is a violation like any other.
 #[must_use]
 pub fn run(seed: u64, workload: Workload, planted: Planted, keep: Keep) -> Outcome {
-    let mut world = World::new(seed, workload, planted, keep);
-    let result = crate::panics::catch(|| world.run());
+    run_plan(&Plan::of_seed(seed, workload, planted, keep))
+}
+
+/// Runs what is planned: a seed, or given decisions.
+#[must_use]
+pub fn run_plan(plan: &Plan<'_>) -> Outcome {
+    let mut world = World::new(plan);
+    let result = crate::panics::catch(|| world.run(plan));
     if let Err(message) = result {
         world.oracle.violate(Check::Panic, message);
     }
-    world.outcome(seed)
+    world.outcome(plan)
+}
+
+impl Outcome {
+    /// Faults that struck: of disk and network, ends of processes, phases of a full disk, steps of the
+    /// wall clock.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        let events = self.decisions.events.iter();
+        events.filter(|event| event.is_fault()).count() as u64
+    }
 }
 
 impl World {
-    fn new(seed: u64, workload: Workload, planted: Planted, keep: Keep) -> Self {
-        let mut choices = Choices::new(seed);
-        let swarm = Swarm::draw(&mut choices, workload);
+    fn new(plan: &Plan<'_>) -> Self {
+        let planted = plan.planted;
+        let mut choices = plan.choices();
+        let swarm = Swarm::draw(&mut choices, plan.workload);
+        let faults_end = plan
+            .decisions
+            .map_or(Mono(SECOND + swarm.duration_ns), |given| given.faults_end);
+        let mut clients = workload::clients(&swarm.workload, planted.core);
+        if let Some(given) = plan.decisions {
+            for (number, client) in clients.iter_mut().enumerate() {
+                if given.absent.contains(&number) {
+                    *client = Box::new(Absent);
+                }
+            }
+        }
         let mut oracle = Oracle::new(swarm.broker.durability, swarm.broker.log.clone());
         oracle.groups_have(&swarm.broker.groups);
         let catalog = Catalog {
@@ -207,12 +257,14 @@ impl World {
             clock: Clock::new(),
             nodes: vec![Node::new(&swarm, planted)],
             network: Network::new(swarm.network),
-            clients: workload::clients(&swarm.workload, planted.core),
+            clients,
             verifier: Verifier::default(),
             oracle,
-            trace: Trace::new(keep),
+            trace: Trace::new(plan.keep),
             phase: Phase::Faults,
             phase_ends: Mono(u64::MAX),
+            faults_end,
+            script: Script::new(plan.decisions),
             counts: Counts::default(),
             catalog,
             choices,
@@ -221,24 +273,21 @@ impl World {
         }
     }
 
-    fn run(&mut self) {
+    fn run(&mut self, plan: &Plan<'_>) {
         let line = format!("{:?}", self.swarm);
-        self.say(format_args!("swarm {line}"));
+        self.say(Sign::Event, Lane::Broker, format_args!("swarm {line}"));
         self.clock.after(0, Event::Start { node: 0 });
-        self.clock.after(self.swarm.duration_ns, Event::FaultsOver);
-        if let Some(mean) = self.swarm.full_disk_every_ns {
-            let after = self.choices.exponential(Subsystem::FullDisk, 0, mean);
-            self.clock.after(after, Event::Full { node: 0 });
-        }
-        if let Some(mean) = self.swarm.wall_steps_every_ns {
-            let after = self.choices.exponential(Subsystem::WallClock, 0, mean);
-            self.clock.after(after, Event::StepWall);
-        }
+        self.clock.at(self.faults_end, Event::FaultsOver);
+        self.schedule_phases();
         for client in 0..self.clients.len() {
             self.with_client(client, |client, cx| client.start(cx));
         }
         let mut events = 0;
-        while self.phase != Phase::Done && self.oracle.violation().is_none() {
+        while self.phase != Phase::Done
+            && self.oracle.violation().is_none()
+            && plan.last_step.is_none_or(|last| self.trace.count() < last)
+            && plan.last_time.is_none_or(|last| self.clock.mono() <= last)
+        {
             let Some(event) = self.clock.next_event() else {
                 self.oracle.stuck("nothing happens any more");
                 break;
@@ -252,23 +301,77 @@ impl World {
         }
     }
 
-    fn outcome(self, seed: u64) -> Outcome {
+    fn outcome(self, plan: &Plan<'_>) -> Outcome {
+        let state = match plan.keep {
+            Keep::None => Vec::new(),
+            _ => self.state(),
+        };
+        let hash = self.trace.hash();
+        let mut steps = self.trace.into_steps();
+        if let Some(last) = plan.last_step {
+            steps.retain(|step| step.number <= last);
+        }
+        for step in &mut steps {
+            if let Lane::Connection(connection) = step.lane {
+                let ends = self.network.ends(connection);
+                step.lane = ends.map_or(Lane::Broker, |(client, _)| Lane::Client(client));
+            }
+        }
+        let mut decisions = plan.decisions.cloned().unwrap_or_default();
+        decisions.mix = self.choices.mix().clone();
+        decisions.faults_end = self.faults_end;
+        decisions
+            .absent
+            .retain(|client| *client < self.clients.len());
+        decisions.events = self.script.into_taken();
+        let strikes = self.choices.strikes().iter().copied();
+        decisions.events.extend(strikes.map(Decided::Strike));
         Outcome {
-            seed,
+            seed: plan.seed,
             violation: self.oracle.violation().cloned(),
             marks: self.oracle.marks,
             acked_batches: self.oracle.acked_batches,
             full_fetches: self.oracle.full_fetches,
             virtual_ns: self.clock.mono().0 - SECOND,
             counts: self.counts,
-            hash: self.trace.hash(),
-            lines: self.trace.into_lines(),
+            hash,
+            steps,
+            decisions,
+            clients: self.clients.len(),
+            in_faults: self.phase == Phase::Faults,
+            state,
         }
     }
 
-    /// Writes a line of the trace.
-    fn say(&mut self, what: std::fmt::Arguments<'_>) {
-        self.trace.line(self.clock.mono(), what);
+    /// What the logs are like, in words.
+    fn state(&self) -> Vec<String> {
+        let brokers = self.nodes.iter().filter_map(|node| node.broker.as_ref());
+        brokers
+            .flat_map(|broker| {
+                broker.partitions().map(|(_, partition)| {
+                    let log = partition.log();
+                    format!(
+                        "{}: {:?}, from {} to {}, high watermark {}, {} wait",
+                        log.dir(),
+                        log.state(),
+                        log.log_start_offset(),
+                        log.log_end_offset(),
+                        partition.high_watermark(),
+                        partition.waiting(),
+                    )
+                })
+            })
+            .collect()
+    }
+
+    /// Adds a step to the trace.
+    fn say(&mut self, sign: Sign, lane: Lane, what: std::fmt::Arguments<'_>) {
+        self.trace.happened(self.clock.mono(), sign, lane, what);
+    }
+
+    /// Adds a step of the run as a whole.
+    fn say_all(&mut self, what: &str) {
+        self.say(Sign::Event, Lane::Broker, format_args!("{what}"));
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -276,7 +379,11 @@ impl World {
             Event::Execute { node, life, token } => self.execute(node, life, token),
             Event::Report { node, life, report } => self.report(node, life, report),
             Event::Evict { node, inode } => {
-                self.say(format_args!("* evict clean pages of inode {}", inode.0));
+                self.say(
+                    Sign::Fault,
+                    Lane::Disk,
+                    format_args!("evict clean pages of inode {}", inode.0),
+                );
                 *self.counts.faults.entry(DiskFault::Evicted).or_default() += 1;
                 self.nodes[node].disk.evict(inode);
             }
@@ -310,15 +417,14 @@ impl World {
             }
             Event::Deadline { node, life } => self.deadline(node, life),
             Event::Start { node } => self.start(node),
-            Event::Timer { client, tag } => {
-                self.with_client(client, |client, cx| client.timer(tag, cx));
-            }
-            Event::Full { node } => self.fill_disk(node),
+            Event::Timer { client, tag } => self.timer(client, tag),
+            Event::Full(node, full) => self.fill_disk(node, full),
             Event::Room { node } => {
-                self.say(format_args!("* the disk has room again"));
+                let what = format_args!("the disk has room again");
+                self.say(Sign::Event, Lane::Disk, what);
                 self.nodes[node].disk.set_free_bytes(None);
             }
-            Event::StepWall => self.step_wall(),
+            Event::StepWall(step) => self.step_wall(step),
             Event::FaultsOver => self.faults_over(),
             Event::Poll => self.poll(),
         }
@@ -332,6 +438,7 @@ impl World {
     ) {
         let mut arrivals = Vec::new();
         let mut timers = Vec::new();
+        let mut sent = Vec::new();
         let mut complaints = Vec::new();
         let mut saw = Vec::new();
         let mut cx = ClientContext {
@@ -342,6 +449,7 @@ impl World {
             network: &mut self.network,
             arrivals: &mut arrivals,
             timers: &mut timers,
+            sent: &mut sent,
             complaints: &mut complaints,
             saw: &mut saw,
         };
@@ -362,6 +470,9 @@ impl World {
             let client = number;
             self.clock.after(delay, Event::Timer { client, tag });
         }
+        for (connection, frame) in sent {
+            self.client_sent(number, connection, &frame);
+        }
         for seen in saw {
             self.client_saw(number, seen);
         }
@@ -371,12 +482,30 @@ impl World {
         }
     }
 
+    fn client_sent(&mut self, number: usize, connection: ConnectionId, frame: &Bytes) {
+        if number < self.clients.len() {
+            if story::is_set_up(frame) {
+                self.counts.set_ups += 1;
+            } else {
+                self.counts.operations += 1;
+            }
+        }
+        self.trace
+            .note(self.clock.mono(), Sign::Sent, Lane::Client(number), || {
+                let words = story::request(frame);
+                format!("client {number} sends on {connection}: {words}")
+            });
+    }
+
     fn client_saw(&mut self, number: usize, seen: Seen) {
+        let lane = Lane::Client(number);
         match &seen {
             Seen::Outcome { id, outcome } if !matches!(outcome, client::Outcome::Ok { .. }) => {
-                self.say(format_args!("* {id}: {outcome}"));
+                self.say(Sign::Event, lane, format_args!("{id}: {outcome}"));
             }
-            Seen::Abandoned { .. } => self.say(format_args!("* client {number} dies")),
+            Seen::Abandoned { .. } => {
+                self.say(Sign::Event, lane, format_args!("client {number} dies"));
+            }
             _ => {}
         }
         self.oracle.client_saw(seen);
@@ -419,7 +548,8 @@ impl World {
             }
             Arrival::ClientSeesClose => {
                 if self.network.client_saw_close(connection) {
-                    self.say(format_args!("* client {client} sees {connection} closed"));
+                    let what = format_args!("client {client} sees {connection} closed");
+                    self.say(Sign::Event, Lane::Client(client), what);
                     self.with_client(client, |client, cx| client.closed(connection, cx));
                 }
             }
@@ -429,169 +559,6 @@ impl World {
     fn client_receives(&mut self, client: usize, connection: ConnectionId, bytes: Bytes) {
         self.trace.bytes(&bytes);
         self.with_client(client, |client, cx| client.bytes(connection, bytes, cx));
-    }
-
-    fn fill_disk(&mut self, node: usize) {
-        if self.phase != Phase::Faults {
-            return;
-        }
-        let free = self.choices.between(Subsystem::FullDisk, 0, 0, 4_000);
-        let lasts = self
-            .choices
-            .exponential(Subsystem::FullDisk, 0, 100 * MILLISECOND);
-        self.say(format_args!("* the disk has room for {free} more bytes"));
-        self.nodes[node].disk.set_free_bytes(Some(free));
-        self.nodes[node].faults_in_life += 1;
-        self.clock.after(lasts, Event::Room { node });
-        if let Some(mean) = self.swarm.full_disk_every_ns {
-            let after = self.choices.exponential(Subsystem::FullDisk, 0, mean);
-            self.clock.after(lasts + after, Event::Full { node });
-        }
-    }
-
-    fn step_wall(&mut self) {
-        if self.phase != Phase::Faults {
-            return;
-        }
-        let by = self
-            .choices
-            .pick(Subsystem::WallClock, 0, &[-3_600_000, -50, 50, 3_600_000]);
-        self.say(format_args!("* the wall clock steps by {by} ms"));
-        self.clock.step_wall(by);
-        self.oracle.wall_stepped(by);
-        if let Some(mean) = self.swarm.wall_steps_every_ns {
-            let after = self.choices.exponential(Subsystem::WallClock, 0, mean);
-            self.clock.after(after, Event::StepWall);
-        }
-    }
-
-    fn faults_over(&mut self) {
-        self.say(format_args!("* faults are over"));
-        self.network.active = false;
-        for node in &mut self.nodes {
-            node.disk_faults.active = false;
-            node.disk.set_free_bytes(None);
-            node.crash = None;
-        }
-        for connection in self.network.half_open() {
-            let arrival = Arrival::BrokerSeesClose;
-            self.clock.after(
-                0,
-                Event::Arrive {
-                    connection,
-                    arrival,
-                },
-            );
-        }
-        for client in 0..self.clients.len() {
-            self.with_client(client, |client, cx| client.finish(cx));
-        }
-        self.enter(Phase::Settle);
-    }
-
-    fn enter(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.phase_ends = Mono(self.clock.mono().0 + PHASE_BOUND_NS);
-        self.clock.after(0, Event::Poll);
-    }
-
-    /// Whether a phase is over, and then the next one.
-    fn poll(&mut self) {
-        let serving = self.nodes.iter().all(Node::is_serving);
-        match self.phase {
-            Phase::Settle if serving && self.clients.iter().all(|c| c.is_idle()) => {
-                self.say(format_args!("* all clients are done; reading everything"));
-                self.enter(Phase::Verify);
-                self.with_client(VERIFIER, |client, cx| client.start(cx));
-                return;
-            }
-            Phase::Verify if self.verifier.is_idle() => {
-                let read = std::mem::take(&mut self.verifier.read);
-                self.oracle.everything_was_read(&read);
-                self.close_clients();
-                self.enter(Phase::Stop);
-                return;
-            }
-            Phase::Stop => {
-                if let Some(broker) = &self.nodes[0].broker {
-                    let held = broker.held();
-                    let clean = held == Held::default();
-                    let late = self.clock.mono().0 + PHASE_BOUND_NS / 2 > self.phase_ends.0;
-                    // A produce that timed out stays parked until its flush is over.
-                    if !self.nodes[0].is_stopping && (clean || late) {
-                        if !clean {
-                            let parked: Vec<String> = broker
-                                .partitions()
-                                .filter(|(_, partition)| partition.waiting() > 0)
-                                .map(|(_, partition)| {
-                                    let log = partition.log();
-                                    format!(
-                                        "{} in {} (high watermark {}, end {})",
-                                        partition.waiting(),
-                                        log.dir(),
-                                        partition.high_watermark(),
-                                        log.log_end_offset()
-                                    )
-                                })
-                                .collect();
-                            let detail = format!(
-                                "no connection is left, and there are {held:?}: {}",
-                                parked.join(", ")
-                            );
-                            self.oracle
-                                .violate(Check::ClosedConnectionLeaksNothing, detail);
-                        }
-                        self.stop(0);
-                    }
-                } else {
-                    self.enter(Phase::Restart);
-                    self.clock.after(0, Event::Start { node: 0 });
-                    return;
-                }
-            }
-            Phase::Restart if serving => {
-                self.say(format_args!("* done"));
-                self.phase = Phase::Done;
-                return;
-            }
-            _ => {}
-        }
-        if self.clock.mono() > self.phase_ends {
-            let what = self.why_stuck();
-            self.oracle.stuck(&what);
-        }
-        self.clock.after(10 * MILLISECOND, Event::Poll);
-    }
-
-    fn why_stuck(&self) -> String {
-        let waiting = self.oracle.waiting();
-        let busy: Vec<usize> = (0..self.clients.len())
-            .filter(|client| !self.clients[*client].is_idle())
-            .collect();
-        match self.phase {
-            Phase::Settle if !self.nodes.iter().all(Node::is_serving) => {
-                "the broker does not start".to_owned()
-            }
-            Phase::Settle => {
-                format!("clients {busy:?} are not done; {waiting} requests wait for an answer")
-            }
-            Phase::Verify => format!("not everything can be read; {waiting} requests wait"),
-            Phase::Stop => "the broker does not stop".to_owned(),
-            Phase::Restart => "the broker does not start after a graceful stop".to_owned(),
-            Phase::Faults | Phase::Done => "the run does not end".to_owned(),
-        }
-    }
-
-    /// All clients leave.
-    fn close_clients(&mut self) {
-        let open: Vec<ConnectionId> = self.nodes[0].connections.ids().collect();
-        for connection in open {
-            let now = self.clock.mono();
-            let arrivals = self
-                .network
-                .close_by_client(connection, now, &mut self.choices);
-            self.travel(connection, arrivals);
-        }
     }
 }
 

@@ -82,9 +82,9 @@ pub(crate) fn checkpoint(data: &Path) -> Vec<Point> {
                 topic: fields[0].to_owned(),
                 partition: fields[1].parse().unwrap(),
                 log_start: fields[2].parse().unwrap(),
-                offset: fields[3].parse().unwrap(),
-                segment_base: fields[4].parse().unwrap(),
-                position: fields[5].parse().unwrap(),
+                offset: fields[5].parse().unwrap(),
+                segment_base: fields[6].parse().unwrap(),
+                position: fields[7].parse().unwrap(),
             }
         })
         .collect()

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 ///
 /// # Errors
 /// What is wrong, in words.
-pub(super) fn parse_time(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     parse(text, now_ms()).ok_or_else(|| {
         format!(
             "'@{text}' is no time: write milliseconds, an age such as @-90m, or a date such as \

@@ -428,7 +428,8 @@ fn load_partitions(state: &mut State, cx: &mut Context<'_>) {
             let entry = state.checkpoint.entry(key);
             let start = entry.map_or(Offset(0), |entry| entry.log_start_offset);
             let point = entry.map(|entry| entry.recovery_point);
-            let log = Log::open(cx, spec, point, start, clean);
+            let cleaner = entry.map(|entry| entry.cleaner_point).unwrap_or_default();
+            let log = Log::open(cx, spec, point, start, cleaner, clean);
             insert_partition(state, key, &name, log, epoch);
         }
     }

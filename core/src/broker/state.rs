@@ -9,12 +9,13 @@ use rand_core::Rng;
 
 use super::{start, stop};
 use crate::bugs::Bugs;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Durable};
 use crate::connection::{Answer, Connections, RequestId};
 use crate::context::{Context, LogId};
 use crate::group::coordinator::{self, GroupCoordinator};
-use crate::ids::{ConnectionId, OperationId, TopicId};
+use crate::ids::{ConnectionId, Offset, OperationId, TopicId};
 use crate::input::{DiskError, Endpoint};
+use crate::log::cleaner::Dirt;
 use crate::log::{Log, LogSpec};
 use crate::metadata::config::BrokerConfig;
 use crate::metadata::store::MetadataStore;
@@ -25,7 +26,7 @@ use crate::partition::{Partition, PartitionKey, delayed_fetch, delayed_produce};
 use crate::read_job::ReadOutput;
 use crate::request::{self, PendingDelete, PendingListOffsets, PendingTopics};
 use crate::time::Mono;
-use crate::wire::Str;
+use crate::wire::{ErrorCode, Str};
 
 /// Everything but the routes.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ pub(crate) struct State {
     pub(crate) pending_topics: BTreeMap<RequestId, PendingTopics>,
     pub(crate) timers: Timers,
     next_retention: Option<Mono>,
+    cleaning: Cleaning,
     last_log: u32,
     /// Logs that something happened to in this step.
     touched: BTreeSet<LogId>,
@@ -55,6 +57,15 @@ pub(crate) struct State {
     pub(crate) late_fetches: Vec<RequestId>,
     /// Requests that ended in this step.
     answers: VecDeque<(RequestId, Answer)>,
+}
+
+/// Which log is being cleaned: one at a time, so that what the cleaner holds in memory is bounded.
+#[derive(Debug, Default)]
+struct Cleaning {
+    /// And from which offset on.
+    log: Option<(LogId, Offset)>,
+    /// When a log is looked for next.
+    next: Option<Mono>,
 }
 
 /// What the broker is doing.
@@ -141,6 +152,7 @@ impl State {
             pending_topics: BTreeMap::new(),
             timers: Timers::default(),
             next_retention: None,
+            cleaning: Cleaning::default(),
             last_log: 0,
             touched: BTreeSet::new(),
             late_fetches: Vec::new(),
@@ -174,6 +186,15 @@ impl State {
     /// A partition that is there and may be used.
     pub(crate) fn partition(&mut self, key: PartitionKey) -> Option<&mut Partition> {
         self.partitions.get_mut(&key)
+    }
+
+    /// Whether a topic has a partition of this number.
+    pub(crate) fn existing(&self, topic: TopicId, index: i32) -> Result<(), ErrorCode> {
+        if self.partitions.contains_key(&PartitionKey { topic, index }) {
+            Ok(())
+        } else {
+            Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        }
     }
 
     /// Something is about to happen to a partition's log.
@@ -289,6 +310,66 @@ impl State {
             self.next_retention = Some(now.plus_ms(self.config.retention_check_interval_ms));
             self.retention(cx);
         }
+        if self.cleaning.next.is_some_and(|at| at <= now) {
+            self.cleaning.next = None;
+            self.clean(cx);
+        }
+    }
+
+    /// Gives the cleaner the dirtiest log, if none is being cleaned.
+    fn clean(&mut self, cx: &mut Context<'_>) {
+        if !matches!(self.stage, Stage::Running) || !self.config.cleaner.is_enabled {
+            return;
+        }
+        self.cleaning.next = Some(cx.now.mono.plus_ms(self.config.cleaner.backoff_ms));
+        if let Some((log, _)) = self.cleaning.log {
+            let mut is_cleaning = false;
+            self.with_log(log, |log| is_cleaning = log.is_cleaning());
+            if is_cleaning {
+                return;
+            }
+            self.cleaning.log = None;
+        }
+        let mut dirtiest: Option<(Dirt, LogId)> = None;
+        for partition in self.partitions.values_mut() {
+            let log = &mut partition.log;
+            if let Some(dirt) = log.look_for_dirt(cx)
+                && dirtiest.is_none_or(|(other, _)| dirt.is_more_than(&other))
+            {
+                dirtiest = Some((dirt, log.id()));
+            }
+        }
+        if let Some((_, log)) = dirtiest {
+            let max_map_bytes = self.config.cleaner.dedupe_buffer_bytes;
+            let mut from = Offset(0);
+            self.with_log(log, |log| {
+                from = log.cleaner_point().first_dirty;
+                log.clean(cx, max_map_bytes);
+            });
+            self.cleaning.log = Some((log, from));
+        }
+    }
+
+    /// After a log was cleaned, the next one is looked for at once; after a failure, after a pause.
+    fn note_cleaning(&mut self, cx: &mut Context<'_>, id: LogId) {
+        let Some((_, from)) = self.cleaning.log.filter(|(log, _)| *log == id) else {
+            return;
+        };
+        let (mut is_over, mut is_cleaner) = (true, false);
+        self.with_log(id, |log| {
+            is_over = !log.is_cleaning();
+            is_cleaner = log.cleaner_point().first_dirty > from;
+        });
+        self.touched.remove(&id);
+        if is_over {
+            let pause_ms = if is_cleaner {
+                0
+            } else {
+                self.config.cleaner.backoff_ms
+            };
+            self.cleaning.log = None;
+            self.cleaning.next = Some(cx.now.mono.plus_ms(pause_ms));
+        }
     }
 
     fn retention(&mut self, cx: &mut Context<'_>) {
@@ -303,12 +384,14 @@ impl State {
     /// Retention begins with serving.
     pub(super) fn schedule_retention(&mut self, cx: &Context<'_>) {
         self.next_retention = Some(cx.now.mono.plus_ms(self.config.retention_check_interval_ms));
+        self.cleaning.next = Some(cx.now.mono.plus_ms(self.config.cleaner.backoff_ms));
         let interval_ms = self.config.groups.offsets_retention_check_interval_ms;
         self.groups.schedule_expiry(cx.now.mono, interval_ms);
     }
 
     pub(super) fn next_deadline(&self) -> Option<Mono> {
         let mut next = earliest(self.timers.next(), self.next_retention);
+        next = earliest(next, self.cleaning.next);
         if matches!(self.stage, Stage::Running) {
             next = earliest(next, self.groups.next_deadline());
         }
@@ -344,6 +427,7 @@ impl State {
             deadline = log.next_deadline();
         });
         self.touched.remove(&id);
+        self.note_cleaning(cx, id);
         self.timers.set_log(id, deadline);
         if wanted {
             self.checkpoint.want(cx.now);
@@ -377,9 +461,16 @@ impl State {
 
     fn settle_checkpoint(&mut self, cx: &mut Context<'_>) -> bool {
         let mut changed = false;
-        for (log, start) in self.checkpoint.take_durable() {
+        for durable in self.checkpoint.take_durable() {
             changed = true;
-            self.with_log(log, |log| log.on_log_start_durable(cx, start));
+            match durable {
+                Durable::LogStart(log, start) => {
+                    self.with_log(log, |log| log.on_log_start_durable(cx, start));
+                }
+                Durable::GapsEnd(log, gaps_end) => {
+                    self.with_log(log, |log| log.on_cleaner_point_durable(cx, gaps_end));
+                }
+            }
         }
         if self.checkpoint.is_due(cx.now) {
             let logs = self

@@ -38,11 +38,17 @@ pub struct ClientConfig {
     pub producer: ProducerConfig,
     /// Settings of the consumer.
     pub consumer: ConsumerConfig,
+    /// The group that the consumer is in; without it, it reads assigned partitions only.
+    pub group: Option<GroupConfig>,
 }
 
 /// Settings of the producer.
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
+    /// `enable.idempotence`: whether records are numbered, so that each is in the log once whatever is
+    /// retried, and in the order of the sends (KIP-98). Needs `acks=all` and retries; without them
+    /// nothing is numbered.
+    pub enable_idempotence: bool,
     /// `acks`.
     pub acks: Acks,
     /// `batch.size`: size in bytes, before compression, at which a batch is sent without waiting
@@ -64,13 +70,14 @@ pub struct ProducerConfig {
     pub max_request_size: usize,
     /// `max.in.flight.requests.per.connection`.
     pub max_in_flight_requests_per_connection: usize,
-    /// How many of those may hold batches of one and the same partition.
+    /// How many of those may hold batches of one and the same partition, without idempotence. (With
+    /// it, all of them, up to the five that a broker remembers.)
     ///
     /// With 1, the default, the records of a partition are appended in the order of their sends,
     /// whatever is retried. With more, throughput of a single partition does not depend on the
     /// round trip, but a batch that fails at the broker while the next one succeeds is appended
     /// after it. Even then nothing new is sent to the partition while one of its batches is being
-    /// retried. (Idempotence is what makes more than one safe.)
+    /// retried.
     pub max_in_flight_batches_per_partition: usize,
 }
 
@@ -110,6 +117,58 @@ pub struct ConsumerConfig {
     pub enable_partition_eof: bool,
 }
 
+/// Settings of a member of a group. Build it from [`GroupConfig::new`] and change what differs.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// `group.id`.
+    pub group_id: String,
+    /// `group.instance.id`: the name of a static member (KIP-345), which keeps its partitions over a
+    /// restart.
+    pub instance_id: Option<String>,
+    /// `group.protocol`.
+    pub protocol: GroupProtocol,
+    /// `partition.assignment.strategy` of the classic protocol, in order of preference; empty for
+    /// Kafka's default, range before cooperative-sticky. Only if all of them are cooperative does the member keep its partitions while the group rebalances.
+    pub assignors: Vec<Assignor>,
+    /// `group.remote.assignor` of the consumer protocol; the broker's choice if `None`.
+    pub remote_assignor: Option<String>,
+    /// `client.rack`.
+    pub rack: Option<String>,
+    /// `session.timeout.ms` of the classic protocol: after how long without a heartbeat the
+    /// coordinator takes the member for dead.
+    pub session_timeout_ms: u32,
+    /// `heartbeat.interval.ms` of the classic protocol. (In the other the broker says it.)
+    pub heartbeat_interval_ms: u32,
+    /// `max.poll.interval.ms`: after how long without a poll the member gives its place up. That is
+    /// also how long the group waits for it in a rebalance.
+    pub max_poll_interval_ms: u32,
+    /// `enable.auto.commit`: whether what was processed is committed by itself, at intervals and
+    /// before partitions are given up. Processed is what polls handed out before the last one.
+    pub enable_auto_commit: bool,
+    /// `auto.commit.interval.ms`.
+    pub auto_commit_interval_ms: u32,
+}
+
+/// By which protocol a member is in its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// JoinGroup and SyncGroup: one member assigns for all.
+    #[default]
+    Classic,
+    /// ConsumerGroupHeartbeat: the broker assigns (KIP-848).
+    Consumer,
+}
+
+/// How the leader of a classic group divides the partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assignor {
+    /// `range`: of each topic a contiguous range to each member.
+    Range,
+    /// `cooperative-sticky`: evenly, and everybody keeps what they have as far as possible, also
+    /// while the group rebalances (KIP-429).
+    CooperativeSticky,
+}
+
 /// Where to go on if the position does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffsetReset {
@@ -141,6 +200,27 @@ impl ClientConfig {
             max_response_bytes: 256 << 20,
             producer: ProducerConfig::default(),
             consumer: ConsumerConfig::default(),
+            group: None,
+        }
+    }
+}
+
+impl GroupConfig {
+    /// Kafka's defaults.
+    #[must_use]
+    pub const fn new(group_id: String) -> Self {
+        Self {
+            group_id,
+            instance_id: None,
+            protocol: GroupProtocol::Classic,
+            assignors: Vec::new(),
+            remote_assignor: None,
+            rack: None,
+            session_timeout_ms: 45_000,
+            heartbeat_interval_ms: 3_000,
+            max_poll_interval_ms: 300_000,
+            enable_auto_commit: true,
+            auto_commit_interval_ms: 5_000,
         }
     }
 }
@@ -148,6 +228,7 @@ impl ClientConfig {
 impl Default for ProducerConfig {
     fn default() -> Self {
         Self {
+            enable_idempotence: true,
             acks: Acks::All,
             batch_size: 16 << 10,
             linger_ms: 5,

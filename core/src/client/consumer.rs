@@ -1,4 +1,5 @@
-//! The consumer of assigned partitions: it fetches ahead, and hands out records in their order.
+//! The consumer of assigned partitions: it fetches ahead, and hands out records in their order. Who
+//! assigns them, the application or a group, is not its concern.
 //!
 //! - One fetch at a time is in flight to each broker; what is fetched ahead is bounded by
 //!   `prefetch_max_bytes` and one batch a partition.
@@ -6,21 +7,22 @@
 //! - CRCs are checked and batches decompressed when their records are handed out, within a bound.
 //!   A batch that does not read is an error, and is fetched again.
 //!
-//! Absent: groups, fetch sessions, aborted transactions (records are read uncommitted), truncation
+//! Absent: fetch sessions, aborted transactions (records are read uncommitted), truncation
 //! detection by OffsetForLeaderEpoch, and a way to break off a fetch that waits: a seek to a
 //! partition of which one is in flight takes effect when that one is answered.
 
 mod assigned;
 mod fetch;
+mod group;
 mod lookup;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::mem;
 use core::ops::Bound;
 
 use self::assigned::{Assigned, Position, Reading, Room};
 use self::fetch::FetchInFlight;
+use self::group::Revocation;
 use self::lookup::{Lookups, Owner, overdue};
 use super::config::{ClientConfig, ConsumerConfig};
 use super::effect::{ClientEvent, FoundOffset, Polled};
@@ -50,8 +52,13 @@ pub(crate) struct Consumer {
     poll: Option<Poll>,
     /// The partition that was last handed out of: the next poll begins after it.
     last_served: Option<TopicPartition>,
-    /// Errors of seeks to partitions that are not assigned.
-    strays: Vec<Polled>,
+    /// What the next poll is told beside records: what becomes of partitions, and errors of seeks to
+    /// partitions that are not assigned.
+    notices: Vec<Polled>,
+    /// Whether the application was told that partitions are revoked, and has polled since.
+    revocation: Revocation,
+    /// When a poll was last under way.
+    polled_at: Mono,
     /// When the partitions were last looked at.
     looked_at: Mono,
 }
@@ -91,7 +98,9 @@ impl Consumer {
             next_query: 0,
             poll: None,
             last_served: None,
-            strays: Vec::new(),
+            notices: Vec::new(),
+            revocation: Revocation::None,
+            polled_at: Mono(0),
             looked_at: Mono(0),
         }
     }
@@ -102,13 +111,10 @@ impl Consumer {
         metadata: &mut Metadata,
         partitions: Vec<(TopicPartition, StartAt)>,
     ) {
-        self.assigned.clear();
-        self.forget_useless_lookups();
+        self.clear();
         for (partition, start) in partitions {
             metadata.want(&partition.topic);
-            let generation = self.new_generation();
-            self.assigned
-                .insert(partition, Assigned::new(start, generation));
+            self.add(partition, start);
         }
     }
 
@@ -121,7 +127,7 @@ impl Consumer {
                 self.forget_useless_lookups();
             }
             // A loop that seeks and never polls must not pile up errors.
-            None if self.strays.len() < MAX_STRAYS => self.strays.push(Polled::Error {
+            None if self.notices.len() < MAX_STRAYS => self.notices.push(Polled::Error {
                 partition,
                 error: ClientError::NotAssigned,
             }),
@@ -157,7 +163,9 @@ impl Consumer {
     pub(crate) fn position(&self, partition: &TopicPartition) -> Option<Offset> {
         match self.assigned.get(partition)?.position {
             Position::At(offset) => Some(offset),
-            Position::Unknown(_) | Position::LookingUp | Position::Lost => None,
+            Position::Unknown(_) | Position::LookingUp | Position::Committed | Position::Lost => {
+                None
+            }
         }
     }
 
@@ -177,6 +185,8 @@ impl Consumer {
         if let Some(older) = self.poll.take() {
             polled(step, older.id, Vec::new());
         }
+        self.processed_all();
+        self.polled_at = step.now.mono;
         self.poll = Some(Poll {
             id,
             room: Room {
@@ -305,7 +315,7 @@ impl Consumer {
 
     /// Ends what the application waits for, and reads nothing any more.
     pub(crate) fn close(&mut self, step: &mut Step<'_>) {
-        self.assigned.clear();
+        self.clear();
         while let Some((&query, _)) = self.queries.first_key_value() {
             self.end_query(step, query, ClientError::Closed);
         }
@@ -358,7 +368,7 @@ impl Consumer {
             return;
         };
         let (id, until, mut room) = (poll.id, poll.until, poll.room);
-        let mut items = mem::take(&mut self.strays);
+        let mut items = self.take_notices();
         for partition in self.in_turn() {
             if room.records == 0 || room.bytes == 0 {
                 break;
@@ -380,6 +390,7 @@ impl Consumer {
         }
         if !items.is_empty() || until <= step.now.mono {
             self.poll = None;
+            self.polled_at = step.now.mono;
             polled(step, id, items);
         }
     }

@@ -68,6 +68,13 @@ pub enum ClientEvent {
         /// What there is, each partition's in order; empty if the wait was over.
         items: Vec<Polled>,
     },
+    /// The answer to a commit.
+    Committed {
+        /// The `Commit` command.
+        id: CommandId,
+        /// Whether everything is stored. An error says nothing of what is.
+        result: Result<(), ClientError>,
+    },
     /// The answer to a look-up.
     Offsets {
         /// The `ListOffsets` command.
@@ -97,14 +104,14 @@ pub enum Outcome {
     Ok {
         /// Its partition.
         partition: i32,
-        /// Its offset; `None` with `acks=0`.
+        /// Its offset; `None` with `acks=0`, or if the broker knows only that it has it.
         offset: Option<Offset>,
         /// Its timestamp as it is stored, in milliseconds.
         timestamp: i64,
     },
     /// It is not in the log and will not be.
     Failed(ClientError),
-    /// It may or may not be in the log, once or, after retries, more than once.
+    /// It may or may not be in the log: once, or without idempotence after retries more than once.
     Unknown(ClientError),
 }
 
@@ -128,6 +135,17 @@ pub enum Polled {
         /// What.
         error: ClientError,
     },
+    /// The group assigned these partitions, beside those that it assigned before. They are read from
+    /// where the group has committed.
+    Assigned(Vec<TopicPartition>),
+    /// These partitions go to somebody else. Nothing of them is handed out any more; what was can
+    /// still be committed until the next poll, which says that the application is done with them.
+    Revoked(Vec<TopicPartition>),
+    /// These partitions were taken away, and may belong to somebody else already: nothing of them can
+    /// be committed.
+    Lost(Vec<TopicPartition>),
+    /// The client is no member of its group, and will not be before it subscribes again.
+    GroupFailed(ClientError),
 }
 
 /// A record that was read.
@@ -265,6 +283,10 @@ impl fmt::Display for ClientEvent {
                 }
                 Ok(())
             }
+            Self::Committed { id, result } => match result {
+                Ok(()) => write!(f, "committed {id}"),
+                Err(error) => write!(f, "committed {id} {error}"),
+            },
             Self::Answered { id, result } => match result {
                 Ok(body) => write!(f, "answered {id} {}", body.api()),
                 Err(error) => write!(f, "answered {id} {error}"),
@@ -299,6 +321,17 @@ impl fmt::Display for Polled {
                 write!(f, "{partition} ends at {offset}")
             }
             Self::Error { partition, error } => write!(f, "{partition} {error}"),
+            Self::Assigned(partitions) => list(f, "assigned", partitions),
+            Self::Revoked(partitions) => list(f, "revoked", partitions),
+            Self::Lost(partitions) => list(f, "lost", partitions),
+            Self::GroupFailed(error) => write!(f, "group: {error}"),
         }
     }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, what: &str, partitions: &[TopicPartition]) -> fmt::Result {
+    f.write_str(what)?;
+    partitions
+        .iter()
+        .try_for_each(|partition| write!(f, " {partition}"))
 }

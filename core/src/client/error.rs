@@ -67,6 +67,10 @@ pub enum ClientError {
     },
     /// The partition is not assigned to this consumer.
     NotAssigned,
+    /// The group has committed no offset and `auto.offset.reset` is `none`.
+    NoCommittedOffset,
+    /// No group is configured.
+    NoGroup,
     /// The client is closed or closing.
     Closed,
 }
@@ -82,6 +86,8 @@ pub enum Timeout {
     Request,
     /// The limit that came with the close.
     Close,
+    /// `max.poll.interval.ms`.
+    Poll,
 }
 
 impl ClientError {
@@ -116,6 +122,7 @@ impl fmt::Display for ClientError {
                     Timeout::Metadata => "the topic did not become known within max.block.ms",
                     Timeout::Request => "not answered in time",
                     Timeout::Close => "not done when the time to close was over",
+                    Timeout::Poll => "not polled within max.poll.interval.ms",
                 })?;
                 match last {
                     Some(code) => write!(f, "; the last error was {code}"),
@@ -153,6 +160,10 @@ impl fmt::Display for ClientError {
                 "offset {offset} is out of range and auto.offset.reset is none"
             ),
             Self::NotAssigned => f.write_str("the partition is not assigned"),
+            Self::NoCommittedOffset => {
+                f.write_str("the group has committed no offset and auto.offset.reset is none")
+            }
+            Self::NoGroup => f.write_str("no group is configured"),
             Self::Closed => f.write_str("the client is closed"),
         }
     }

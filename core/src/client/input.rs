@@ -8,7 +8,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use crate::ids::{ConnectionId, NodeId, Offset};
+use crate::ids::{ConnectionId, LeaderEpoch, NodeId, Offset};
 use crate::wire::RequestBody;
 use crate::wire::messages::Body;
 
@@ -102,6 +102,20 @@ pub enum Command {
         /// How long to wait for the first.
         max_wait_ms: u32,
     },
+    /// Be a member of the configured group and read what it assigns of these topics, in place of
+    /// what was assigned or subscribed to before. Not answered: what is assigned and revoked is told
+    /// among what is polled, so nothing happens without polls.
+    Subscribe(Vec<TopicName>),
+    /// Commit what was processed, leave the group and read nothing any more. Not answered.
+    Unsubscribe,
+    /// Store how far the group has read; [`Committed`](super::ClientEvent::Committed) once it is
+    /// stored.
+    Commit {
+        /// What to store; `None` for the positions of everything that was handed out.
+        offsets: Option<Vec<(TopicPartition, OffsetToCommit)>>,
+        /// How long it may take.
+        timeout_ms: u32,
+    },
     /// Look offsets up; [`Offsets`](super::ClientEvent::Offsets) once all are found.
     ListOffsets {
         /// What to look up.
@@ -145,6 +159,20 @@ pub enum StartAt {
     Offset(Offset),
     /// Where a look-up says. One by time that finds nothing begins at the end.
     Spec(OffsetSpec),
+    /// At the offset that the configured group has committed; where there is none, as
+    /// `auto.offset.reset` says.
+    Committed,
+}
+
+/// How far a group has read a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetToCommit {
+    /// The next record to read.
+    pub offset: Offset,
+    /// Epoch of the leader of the last record that was read, if known.
+    pub leader_epoch: Option<LeaderEpoch>,
+    /// Anything the application wants to find again.
+    pub metadata: String,
 }
 
 /// An offset to look up.
@@ -244,6 +272,7 @@ impl fmt::Display for StartAt {
         match self {
             Self::Offset(offset) => offset.fmt(f),
             Self::Spec(spec) => spec.fmt(f),
+            Self::Committed => f.write_str("committed"),
         }
     }
 }
@@ -306,6 +335,21 @@ impl fmt::Display for Command {
                 Ok(())
             }
             Self::Seek { partition, to } => write!(f, "seek {partition} {to}"),
+            Self::Subscribe(topics) => {
+                f.write_str("subscribe")?;
+                topics.iter().try_for_each(|topic| write!(f, " {topic}"))
+            }
+            Self::Unsubscribe => f.write_str("unsubscribe"),
+            Self::Commit {
+                offsets,
+                timeout_ms,
+            } => {
+                write!(f, "commit within {timeout_ms} ms")?;
+                offsets
+                    .iter()
+                    .flatten()
+                    .try_for_each(|(partition, to)| write!(f, " [{partition} {}]", to.offset))
+            }
             Self::Pause(partitions) => list(f, "pause", partitions),
             Self::Resume(partitions) => list(f, "resume", partitions),
             Self::Poll {

@@ -2,7 +2,8 @@
 //!
 //! A broker answers the requests of one connection in their order, so a fetch that waits for
 //! records would hold up whatever is asked behind it. Fetches therefore have a connection of their
-//! own to each broker.
+//! own to each broker, and so has what is asked of the group's coordinator: entering a group waits for
+//! all its members.
 //!
 //! Absent: waiting as long as `throttle_time_ms` says (a broker that throttles mutes the connection
 //! anyway), and fewer connections than brokers.
@@ -36,6 +37,8 @@ pub(crate) enum Target {
     Bootstrap(usize),
     /// A broker, for fetches.
     Fetcher(NodeId),
+    /// A broker, as the coordinator of the group.
+    Coordinator(NodeId),
 }
 
 /// Whom an answer is for.
@@ -51,6 +54,25 @@ pub(crate) enum Purpose {
     ListOffsets(u64),
     /// The application, by the number of its request.
     Admin(u64),
+    /// The producer, which asked for its id.
+    ProducerId,
+    /// The group, by what was asked, and as of when.
+    Group(GroupRequest, u64),
+}
+
+/// What a group asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupRequest {
+    /// Which broker its coordinator is.
+    FindCoordinator,
+    Join,
+    Sync,
+    Heartbeat,
+    /// That of KIP-848.
+    ConsumerHeartbeat,
+    Leave,
+    Commit,
+    FetchOffsets,
 }
 
 /// The end of a request.
@@ -124,7 +146,7 @@ impl Network {
             .iter()
             .filter(|(target, link)| match target {
                 Target::Bootstrap(_) => false,
-                Target::Node(node) | Target::Fetcher(node) => {
+                Target::Node(node) | Target::Fetcher(node) | Target::Coordinator(node) => {
                     brokers.get(node) != Some(&link.endpoint)
                 }
             })
@@ -138,6 +160,7 @@ impl Network {
         for (node, endpoint) in brokers {
             self.set_endpoint(Target::Node(*node), endpoint);
             self.set_endpoint(Target::Fetcher(*node), endpoint);
+            self.set_endpoint(Target::Coordinator(*node), endpoint);
         }
     }
 
@@ -169,6 +192,13 @@ impl Network {
             link.wanted = true;
         }
         false
+    }
+
+    /// Whether the last attempt to reach `target` failed, or nothing is known of it.
+    pub(crate) fn has_failed(&self, target: Target) -> bool {
+        self.links
+            .get(&target)
+            .is_none_or(|link| link.failures > 0 && link.connection.is_none())
     }
 
     /// A target that requests can be sent to, whichever: the one with the fewest requests in
@@ -424,7 +454,7 @@ fn end(connection: Connection, now: Mono, malformed: Option<&str>, answers: &mut
 }
 
 const fn is_for_all(target: Target) -> bool {
-    !matches!(target, Target::Fetcher(_))
+    matches!(target, Target::Node(_) | Target::Bootstrap(_))
 }
 
 impl fmt::Display for Target {
@@ -433,6 +463,7 @@ impl fmt::Display for Target {
             Self::Node(node) => write!(f, "broker {node}"),
             Self::Bootstrap(index) => write!(f, "bootstrap server {index}"),
             Self::Fetcher(node) => write!(f, "broker {node} for fetches"),
+            Self::Coordinator(node) => write!(f, "coordinator {node}"),
         }
     }
 }

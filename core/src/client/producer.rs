@@ -11,14 +11,18 @@
 //! - A record [`Failed`](Outcome::Failed) only if no attempt to send it can have appended it;
 //!   otherwise it is [`Unknown`](Outcome::Unknown).
 //! - The order of the sends to a partition is kept, as [`partition`] says.
+//! - An idempotent producer never sends a record under a second number while it may be in the log
+//!   under the first, as [`numbers`] says: nothing is there twice.
 //! - What has no outcome yet is bounded by `buffer.memory`; a record beyond it fails at once with
 //!   [`BufferFull`](ClientError::BufferFull), and the host is expected to ask first.
 //!
-//! Absent: idempotence and transactions (retries may duplicate), and compression ratios in the
+//! Absent: transactions, and compression ratios in the
 //! estimate of a batch's size (`batch.size` counts uncompressed bytes).
 
 mod batch;
+mod identity;
 mod ledger;
+mod numbers;
 mod partition;
 mod partitioner;
 mod placement;
@@ -29,12 +33,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use self::batch::{Batch, Send};
+use self::identity::Identity;
 use self::ledger::Ledger;
 use self::partition::{Partition, Urgency};
 use self::placement::{Topic, Waiting};
 use self::request::ProduceInFlight;
 use self::verdict::Verdict;
-use super::config::{ClientConfig, ProducerConfig};
+use super::config::{Acks, ClientConfig, ProducerConfig};
 use super::effect::{ClientEvent, Outcome};
 use super::error::{ClientError, Timeout};
 use super::input::{CommandId, ProducerRecord, TopicName};
@@ -43,6 +48,7 @@ use super::network::{Network, Target};
 use super::step::{Backoff, Step, earlier};
 use crate::bugs::{Bug, Bugs};
 use crate::ids::{NodeId, Offset};
+use crate::log::producer_state::BATCHES_REMEMBERED;
 use crate::record::Compression;
 use crate::time::Mono;
 use crate::wire::ErrorCode;
@@ -54,6 +60,10 @@ pub(crate) struct Producer {
     bugs: Bugs,
     backoff: Backoff,
     ledger: Ledger,
+    /// Of an idempotent producer.
+    identity: Option<Identity>,
+    /// Whether a partition that could be sent to waits for the id.
+    waits_for_identity: bool,
     closed: bool,
     topics: BTreeMap<TopicName, Topic>,
     /// Every partition that ever got a record, by an index of our own.
@@ -73,14 +83,20 @@ pub(crate) struct Producer {
 
 impl Producer {
     pub(crate) fn new(config: &ClientConfig, bugs: Bugs) -> Self {
+        let backoff = Backoff {
+            first_ms: config.retry_backoff_ms,
+            max_ms: config.retry_backoff_max_ms,
+        };
+        let producer = &config.producer;
+        let is_idempotent =
+            producer.enable_idempotence && producer.acks == Acks::All && producer.retries > 0;
         Self {
-            config: config.producer.clone(),
+            config: producer.clone(),
             bugs,
-            backoff: Backoff {
-                first_ms: config.retry_backoff_ms,
-                max_ms: config.retry_backoff_max_ms,
-            },
-            ledger: Ledger::new(config.producer.buffer_memory),
+            backoff,
+            ledger: Ledger::new(producer.buffer_memory),
+            identity: is_idempotent.then(|| Identity::new(backoff)),
+            waits_for_identity: false,
             closed: false,
             topics: BTreeMap::new(),
             partitions: Vec::new(),
@@ -203,6 +219,12 @@ impl Producer {
             self.metadata_changed(step, metadata);
         }
         self.expire(step, metadata);
+        if let Some(identity) = &mut self.identity
+            && (self.waits_for_identity || !self.ready.is_empty())
+            && identity.current(step, network).is_none()
+        {
+            return;
+        }
         let nodes: Vec<NodeId> = self
             .ready
             .keys()
@@ -271,7 +293,12 @@ impl Producer {
     /// When [`Self::settle`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Mono> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        earlier(timer, self.waiting_deadline())
+        let identity = self
+            .identity
+            .as_ref()
+            .filter(|_| self.waits_for_identity || !self.ready.is_empty())
+            .and_then(Identity::deadline);
+        earlier(earlier(timer, identity), self.waiting_deadline())
     }
 
     /// Brings the lists of what is ready and of timers up to date with a partition.
@@ -315,7 +342,13 @@ impl Producer {
                 self.config.linger_ms
             },
             delivery_timeout_ms: self.config.delivery_timeout_ms,
-            max_in_flight: self.config.max_in_flight_batches_per_partition.max(1),
+            max_in_flight: match self.identity {
+                Some(_) => self
+                    .config
+                    .max_in_flight_requests_per_connection
+                    .clamp(1, BATCHES_REMEMBERED),
+                None => self.config.max_in_flight_batches_per_partition.max(1),
+            },
             epoch: self.ledger.epoch(),
             pressed: self.was_pressed,
         }
@@ -325,6 +358,12 @@ impl Producer {
     fn judge(&mut self, step: &mut Step<'_>, index: usize, mut batch: Batch, verdict: Verdict) {
         if batch.sends.is_empty() {
             // Its records were given up while it was in flight.
+            if let Some(partition) = self.partitions.get_mut(index) {
+                match verdict {
+                    Verdict::Appended { .. } => partition.numbers.continues(&batch),
+                    _ => partition.numbers.breaks_at(&batch),
+                }
+            }
             return;
         }
         match verdict {
@@ -332,6 +371,7 @@ impl Producer {
                 base_offset,
                 append_time,
             } => self.appended(step, index, batch, base_offset, append_time),
+            Verdict::OutOfOrder(error) => self.out_of_order(step, index, batch, error),
             Verdict::TooLarge(error) => {
                 if batch.sends.len() > 1
                     && let Ok(halves) = batch.split()
@@ -341,7 +381,7 @@ impl Producer {
                         partition.put_back(half);
                     }
                 } else {
-                    self.give_up(step, batch, error);
+                    self.give_up(step, index, batch, error);
                 }
             }
             Verdict::Refused {
@@ -351,8 +391,14 @@ impl Producer {
             } => {
                 batch.maybe_appended |= maybe_appended && !self.bugs.has(Bug::UnansweredIsFailed);
                 batch.last_error = error.code().or(batch.last_error);
+                if error.code() == Some(ErrorCode::INVALID_PRODUCER_EPOCH)
+                    && let Some(identity) = &mut self.identity
+                {
+                    // Somebody else goes by this id.
+                    identity.forget();
+                }
                 if !retriable || batch.attempts > self.config.retries {
-                    self.give_up(step, batch, error);
+                    self.give_up(step, index, batch, error);
                     return;
                 }
                 let at = self.backoff.after(batch.attempts, step);
@@ -376,6 +422,9 @@ impl Producer {
         base_offset: Option<i64>,
         append_time: Option<i64>,
     ) {
+        if let Some(partition) = self.partitions.get_mut(index) {
+            partition.numbers.continues(&batch);
+        }
         let partition = self.partitions.get(index).map_or(-1, |p| p.number);
         for (place, send) in (0..).zip(batch.drop_records()) {
             let outcome = Outcome::Ok {
@@ -391,7 +440,10 @@ impl Producer {
     }
 
     /// The records of a batch get their outcome: none of them was appended, as far as is known.
-    fn give_up(&mut self, step: &mut Step<'_>, mut batch: Batch, error: ClientError) {
+    fn give_up(&mut self, step: &mut Step<'_>, index: usize, mut batch: Batch, error: ClientError) {
+        if let Some(partition) = self.partitions.get_mut(index) {
+            partition.numbers.breaks_at(&batch);
+        }
         let outcome = if batch.maybe_appended {
             Outcome::Unknown(error)
         } else {
@@ -436,7 +488,7 @@ impl Producer {
         }
         for batch in waiting {
             let error = error(batch.last_error);
-            self.give_up(step, batch, error);
+            self.give_up(step, index, batch, error);
         }
     }
 

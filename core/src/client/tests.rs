@@ -3,7 +3,9 @@
 mod admin;
 mod connecting;
 mod consuming;
+mod grouping;
 mod hostile;
+mod idempotence;
 mod producing;
 mod storm;
 mod world;

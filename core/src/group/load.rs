@@ -21,6 +21,10 @@ pub struct GroupsRead {
     pub records: Vec<CoordinatorRecord>,
     /// Where to go on.
     pub next_offset: Offset,
+    /// Where this began.
+    pub offset: Offset,
+    /// Which files the log had when this was asked for.
+    pub layout: u64,
     /// What could not be read; nothing after it was.
     pub damage: Option<String>,
 }
@@ -53,6 +57,8 @@ impl LoadGroups {
         Ok(GroupsRead {
             records: records.into_iter().flatten().collect(),
             next_offset: read.next_offset,
+            offset: self.0.0.offset,
+            layout: self.0.0.layout,
             damage,
         })
     }

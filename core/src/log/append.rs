@@ -76,7 +76,7 @@ impl Log {
                 size_bytes,
             });
         }
-        if self.config.compact && batch.facts.record_without_key {
+        if self.config.compact && !batch.facts.without_key.is_empty() {
             return Err(AppendError::RecordWithoutKey { batch: at });
         }
         if self.config.log_append_time {
@@ -186,7 +186,7 @@ impl Log {
             Some(first) if first >= 0 => max_timestamp.saturating_sub(first),
             _ => now.0.saturating_sub(tail.created.0),
         };
-        let segment_ms = i64::try_from(self.config.segment_ms).unwrap_or(i64::MAX);
+        let segment_ms = i64::try_from(self.segment_ms()).unwrap_or(i64::MAX);
         let max_offsets = self.config.segment_index_bytes / offset_index::ENTRY_BYTES;
         // One place is kept for the entry that a roll adds.
         let max_times =
@@ -217,7 +217,16 @@ impl Log {
             .into_mut()
     }
 
-    fn max_segment_bytes(&self) -> u64 {
+    /// The age at which a segment is full: nothing of the active one is compacted, so that it ends in
+    /// time for `max.compaction.lag.ms`.
+    fn segment_ms(&self) -> u64 {
+        match self.config.max_compaction_lag_ms {
+            Some(lag) if self.config.compact => self.config.segment_ms.min(lag),
+            _ => self.config.segment_ms,
+        }
+    }
+
+    pub(super) fn max_segment_bytes(&self) -> u64 {
         self.config.segment_bytes.min(MAX_SEGMENT_BYTES)
     }
 

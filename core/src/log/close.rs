@@ -51,6 +51,7 @@ impl Log {
         self.state = LogState::Closed;
         self.load = None;
         self.undo = None;
+        self.abandon_cleaning();
         self.reopen.at = None;
         self.retry_at = None;
         let mut files: Vec<_> = self.segments.values().filter_map(|s| s.file).collect();

@@ -35,6 +35,16 @@ pub struct LogConfig {
     pub delete: bool,
     /// `cleanup.policy` holds `compact`.
     pub compact: bool,
+    /// `min.cleanable.dirty.ratio`, in millionths: which share of a log must not be cleaned yet for a
+    /// cleaning to begin.
+    pub min_cleanable_dirty_ppm: u32,
+    /// `delete.retention.ms`: how long a tombstone stays after a cleaning saw it first.
+    pub delete_retention_ms: u64,
+    /// `min.compaction.lag.ms`: how long a record stays uncompacted.
+    pub min_compaction_lag_ms: u64,
+    /// `max.compaction.lag.ms`: after how long a record is compacted whatever the ratio; `None` is
+    /// never.
+    pub max_compaction_lag_ms: Option<u64>,
 }
 
 /// When an append counts as acknowledged (promise 2).
@@ -67,6 +77,10 @@ impl Default for LogConfig {
             timestamp_after_max_ms: 3_600_000,
             delete: true,
             compact: false,
+            min_cleanable_dirty_ppm: 500_000,
+            delete_retention_ms: 86_400_000,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::input::{DiskError, ReadFiles};
 use crate::record::batch::BatchHeader;
 
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES, SCAN_WINDOW_BYTES};
+use super::cleaner::renamed::Renamed;
 use super::error::{BadBatch, Damage, DamageKind};
 use super::file_names::SegmentFile;
 use super::offset_index;
@@ -40,8 +41,12 @@ pub struct FetchScan {
     pub min_one_batch: bool,
     /// What was checked in this process already.
     pub verified: Verified,
-    /// Whether offsets are dense; a compacted log has gaps.
+    /// Whether offsets are dense; a cleaned segment has gaps.
     pub dense: bool,
+    /// Which files the log has: [`Log::layout`](super::Log::layout) when this was asked.
+    pub layout: u64,
+    /// Whether the segment's files are just getting their names.
+    pub is_swap: bool,
 }
 
 /// What was found.
@@ -49,6 +54,8 @@ pub struct FetchScan {
 pub struct FetchScanned {
     /// Base offset of the segment.
     pub segment: Offset,
+    /// As the job has it.
+    pub layout: u64,
     /// The offset that was asked for.
     pub offset: Offset,
     /// Where the batches begin.
@@ -71,8 +78,11 @@ type Located = (u64, BatchHeader);
 impl FetchScan {
     /// Runs the job.
     pub fn run(&self, files: &mut dyn ReadFiles) -> Result<FetchScanned, DiskError> {
+        let files: &mut dyn ReadFiles =
+            &mut Renamed::new(files, self.is_swap.then_some(self.segment));
         let mut found = FetchScanned {
             segment: self.segment,
+            layout: self.layout,
             offset: self.offset,
             position: Position(0),
             length: 0,
@@ -170,7 +180,9 @@ impl FetchScan {
             let in_place = expected.is_none_or(|expected| {
                 header.base_offset == expected || (!self.dense && header.base_offset > expected)
             });
-            if !in_place || expected.is_none() && header.base_offset > self.offset {
+            // Where a reader left off, or at an entry of the index, a cleaned segment may have a gap.
+            let beyond = self.dense && expected.is_none() && header.base_offset > self.offset;
+            if !in_place || beyond {
                 let bad = BadBatch::Offset {
                     expected: expected.unwrap_or(self.offset),
                     found: header.base_offset,

@@ -4,11 +4,16 @@ use alloc::format;
 
 use crate::ids::{FilePath, Offset};
 
+/// The end of the name of a file that the cleaner is writing.
+pub(crate) const CLEANED: &str = "cleaned";
+/// The end of the name of a file that the cleaner has written, and that replaces others.
+pub(crate) const SWAP: &str = "swap";
+
 /// Where the leader epochs and their first offsets are kept.
 pub(crate) const EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 
 /// What a file of a segment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SegmentFile {
     /// Record batches.
     Log,
@@ -29,6 +34,9 @@ pub(crate) const OF_EACH_SEGMENT: [SegmentFile; 3] =
 pub(crate) enum FileName {
     /// A file of the segment with this base offset, or a snapshot at it.
     Segment(Offset, SegmentFile),
+    /// A file of a cleaned segment with this base offset, which replaces others: its renaming is to
+    /// be completed.
+    Swap(Offset, SegmentFile),
     /// Left over by a process that was stopped in the middle of something: to be removed.
     Leftover,
     /// Not the log's business.
@@ -45,6 +53,11 @@ impl SegmentFile {
         }
     }
 
+    /// The same with a suffix that says how far the cleaner is with it.
+    pub(crate) fn path_with(self, dir: &FilePath, base: Offset, suffix: &str) -> FilePath {
+        dir.join(&format!("{:020}.{}.{suffix}", base.0, self.suffix()))
+    }
+
     /// The file of the segment that begins at `base`: twenty digits, so that names sort as numbers.
     pub(crate) fn path(self, dir: &FilePath, base: Offset) -> FilePath {
         dir.join(&format!("{:020}.{}", base.0, self.suffix()))
@@ -53,6 +66,11 @@ impl SegmentFile {
 
 impl FileName {
     pub(crate) fn parse(name: &str) -> Self {
+        if let Some(Self::Segment(base, file)) = name.strip_suffix(".swap").map(Self::parse)
+            && file != SegmentFile::Snapshot
+        {
+            return Self::Swap(base, file);
+        }
         if [".deleted", ".cleaned", ".swap", ".tmp"]
             .iter()
             .any(|suffix| name.ends_with(suffix))
@@ -94,10 +112,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_to_replace_others_is_known() {
+        let path = SegmentFile::Index.path_with(&FilePath::from("t-0"), Offset(7), SWAP);
+        assert_eq!(path.as_str(), "t-0/00000000000000000007.index.swap");
+        assert_eq!(
+            FileName::parse(path.name()),
+            FileName::Swap(Offset(7), SegmentFile::Index)
+        );
+    }
+
+    #[test]
     fn what_a_crash_leaves_over_is_known_and_the_rest_is_let_be() {
         for name in [
             "00000000000000000000.log.deleted",
-            "00000000000000000000.index.swap",
+            "00000000000000000000.index.cleaned",
+            "leader-epoch-checkpoint.swap",
             "leader-epoch-checkpoint.tmp",
         ] {
             assert_eq!(FileName::parse(name), FileName::Leftover, "{name}");

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use super::fetch_scan::FetchScanned;
 use super::time_lookup::TimestampOffset;
 use super::{
-    AppendError, AppendInfo, Durability, Log, LogConfig, LogSpec, LogState, ReadError, ReadPlan,
-    ReadRange, RecoveryPoint,
+    AppendError, AppendInfo, CleanerPoint, Durability, Log, LogConfig, LogSpec, LogState,
+    ReadError, ReadPlan, ReadRange, RecoveryPoint,
 };
 use crate::bugs::Bugs;
 use crate::context::{Context, LogId, Routes};
@@ -23,7 +23,7 @@ use crate::effect::{Effect, Effects, FileOp};
 use crate::ids::{FileId, FilePath, LeaderEpoch, Offset, Position};
 use crate::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 use crate::read_job::{ReadJob, ReadOutput};
-use crate::record::batch::CheckedBatch;
+use crate::record::batch::{CheckedBatch, Compression};
 use crate::record::builder::{BatchBuilder, BatchFields, ProducerFields};
 use crate::record::check::{Limits, check_records};
 use crate::report::{Level, Report};
@@ -77,6 +77,9 @@ pub(super) struct Harness {
     pub(super) reports: Vec<Report>,
     /// What a broker would have persisted.
     pub(super) persisted: (Option<RecoveryPoint>, Offset),
+    pub(super) persisted_cleaner: CleanerPoint,
+    /// Bound of the cleaner's map.
+    pub(super) max_map_bytes: u64,
     durability: Durability,
     bugs: Bugs,
     routes: Routes,
@@ -113,6 +116,8 @@ impl Harness {
             config,
             reports: Vec::new(),
             persisted: (None, Offset(0)),
+            persisted_cleaner: CleanerPoint::default(),
+            max_map_bytes: 1 << 20,
             durability,
             bugs,
             routes,
@@ -171,12 +176,23 @@ impl Harness {
 
     fn complete_at(&mut self, at: usize) -> bool {
         let Some(effect) = self.pending.remove(at) else {
-            return false;
+            // A broker has persisted by now what it was told to.
+            return self.persist_for_cleaner();
         };
         if !matches!(effect, Effect::Report(_)) {
             self.trace.push(effect.to_string());
         }
         self.execute(effect);
+        true
+    }
+
+    fn persist_for_cleaner(&mut self) -> bool {
+        let point = self.log.cleaner_point();
+        if point.gaps_end <= self.persisted_cleaner.gaps_end {
+            return false;
+        }
+        self.persist();
+        self.with(|log, cx| log.on_cleaner_point_durable(cx, point.gaps_end));
         true
     }
 
@@ -195,6 +211,22 @@ impl Harness {
     /// What a broker does every few seconds.
     pub(super) fn persist(&mut self) {
         self.persisted = (Some(self.log.recovery_point()), self.log.log_start_offset());
+        self.persisted_cleaner = self.log.cleaner_point();
+    }
+
+    /// Cleans, and does what a broker does on the way. `false` if it is not worth it.
+    pub(super) fn clean(&mut self) -> bool {
+        self.begin_cleaning();
+        let began = self.log.is_cleaning();
+        self.complete_disk();
+        assert!(!self.log.is_cleaning(), "a cleaning ends");
+        began
+    }
+
+    /// The same up to where the disk is asked for something.
+    pub(super) fn begin_cleaning(&mut self) {
+        let max = self.max_map_bytes;
+        self.with(|log, cx| log.clean(cx, max));
     }
 
     /// The process ends at once: what was written stays, what was asked for does not happen.
@@ -233,7 +265,7 @@ impl Harness {
         };
         let spec = spec(&self.config, self.durability, self.bugs);
         let (point, start) = self.persisted;
-        self.log = Log::open(&mut cx, spec, point, start, clean);
+        self.log = Log::open(&mut cx, spec, point, start, self.persisted_cleaner, clean);
         self.pending.extend(out.drain());
     }
 
@@ -468,6 +500,13 @@ impl Harness {
                 self.open.remove(file).expect("a file is closed once");
                 Ok(())
             }
+            FileOp::Rename { from, to } => {
+                self.disk.manage(op)?;
+                // An id stays with its file.
+                let files = self.open.values_mut().filter(|open| open.path == *from);
+                files.for_each(|open| open.path = to.clone());
+                Ok(())
+            }
             op => self.disk.manage(op),
         }
     }
@@ -670,6 +709,36 @@ pub(super) fn batch(timestamps: &[i64], value_bytes: usize) -> CheckedBatch {
     let bytes = builder.build(BatchFields::default());
     let mut batches = check_records(bytes, &Limits::default()).unwrap();
     batches.remove(0)
+}
+
+/// A batch of records with these keys and values, all of one time.
+pub(super) fn keyed(timestamp: i64, records: &[(&str, Option<&str>)]) -> CheckedBatch {
+    keyed_by(Compression::None, None, timestamp, records)
+}
+
+/// The same, compressed, or of an idempotent producer.
+pub(super) fn keyed_by(
+    compression: Compression,
+    producer: Option<ProducerFields>,
+    timestamp: i64,
+    records: &[(&str, Option<&str>)],
+) -> CheckedBatch {
+    let mut builder = BatchBuilder::new(1 << 20);
+    for (key, value) in records {
+        let value = value.map(str::as_bytes);
+        assert!(builder.append(
+            timestamp,
+            Some(key.as_bytes()),
+            value,
+            &[(b"h", Some(b"x"))]
+        ));
+    }
+    let bytes = builder.build(BatchFields {
+        compression,
+        producer,
+        ..BatchFields::default()
+    });
+    check_records(bytes, &Limits::default()).unwrap().remove(0)
 }
 
 /// A batch of an idempotent producer: that many records from the sequence number on.

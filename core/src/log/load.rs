@@ -3,6 +3,7 @@
 //!
 //! The order after an unclean stop, and why it can be cut off anywhere and begun again:
 //!
+//! 0. Swaps of the cleaner are completed, and everything is looked at anew.
 //! 1. Leftovers go, and segments below the log start: nobody needs them.
 //! 2. Indexes are built: derived data.
 //! 3. Segments behind the cut go, newest first: what is left is still a torn log that is cut at the
@@ -14,6 +15,7 @@
 mod install;
 mod judge;
 mod producers;
+mod swaps;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -29,6 +31,7 @@ use crate::input::{DiskError, DiskErrorKind};
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
 
+use super::cleaner::{Cleaner, CleanerPoint};
 use super::epoch_checkpoint::EpochCheckpoint;
 use super::load_plan::{LoadLog, LoadPlan};
 use super::load_producers::LoadedProducers;
@@ -155,18 +158,20 @@ impl Log {
         log
     }
 
-    /// Opens what is on the disk, `Loading` until recovery is over. `recovery_point` and
-    /// `log_start_offset` are what was persisted last; `clean` says that the last process closed
+    /// Opens what is on the disk, `Loading` until recovery is over. `recovery_point`,
+    /// `log_start_offset` and `cleaner_point` are what was persisted last; `clean` says that the last process closed
     /// this log cleanly and then marked so durably.
     pub fn open(
         cx: &mut Context<'_>,
         spec: LogSpec,
         recovery_point: Option<RecoveryPoint>,
         log_start_offset: Offset,
+        cleaner_point: CleanerPoint,
         clean: bool,
     ) -> Self {
         let start = recovery_point.unwrap_or(RecoveryPoint::start_of(log_start_offset));
         let mut log = Self::new(spec, log_start_offset, start);
+        log.cleaner = Cleaner::at(cleaner_point);
         let load = Load::open(recovery_point, log_start_offset, clean);
         log.start_load(cx, load);
         log
@@ -202,6 +207,7 @@ impl Log {
                         recovery_point: load.recovery_point,
                         log_start: self.log_start_offset,
                         clean: load.clean,
+                        gaps_end: self.cleaner.point.gaps_end,
                         index_interval_bytes: self.config.index_interval_bytes,
                     });
                     self.load_read(cx, Reading::Plan, job);
@@ -252,6 +258,8 @@ impl Log {
         } else {
             RecoveryPoint::start_of(base)
         };
+        // Nothing above the recovery point was ever cleaned; without one, anything may have been.
+        let dense = load.recovery_point.is_some() || !self.config.compact;
         let next_base = load.plan.scan.iter().copied().find(|next| *next > base);
         let job = ReadJob::ScanSegment(ScanSegment {
             dir: self.dir.clone(),
@@ -261,7 +269,7 @@ impl Log {
             rebuild: first && load.plan.epochs_lost,
             next_base,
             index_interval_bytes: self.config.index_interval_bytes,
-            dense: !self.config.compact,
+            dense,
             bugs: self.bugs,
         });
         self.load_read(cx, Reading::Scan, job);
@@ -302,6 +310,9 @@ impl Log {
     fn planned(&mut self, cx: &mut Context<'_>, plan: LoadPlan) {
         if let Some(damage) = &plan.damage {
             return self.go_offline(cx, LogError::Damaged(damage.clone()));
+        }
+        if !plan.swaps.is_empty() {
+            return self.complete_swaps(cx, &plan.swaps);
         }
         let Some(load) = &mut self.load else {
             return;

@@ -16,8 +16,8 @@ use crate::input::{DirEntry, DiskError, ReadFiles};
 
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
 use super::epoch_checkpoint::EpochCheckpoint;
-use super::error::{Damage, DamageKind};
-use super::file_names::{EPOCH_CHECKPOINT, FileName, OF_EACH_SEGMENT, SegmentFile};
+use super::error::{BadBatch, Damage, DamageKind};
+use super::file_names::{EPOCH_CHECKPOINT, FileName, OF_EACH_SEGMENT, SWAP, SegmentFile};
 use super::index_builder::{IndexState, IndexedBatch};
 use super::index_file;
 use super::offset_index::{self, OffsetEntry};
@@ -42,6 +42,8 @@ pub struct LoadLog {
     pub log_start: Offset,
     /// Whether the last process marked a clean stop.
     pub clean: bool,
+    /// Below it offsets may have gaps: segments that end there or before may have been cleaned.
+    pub gaps_end: Offset,
     /// `index.interval.bytes`.
     pub index_interval_bytes: u64,
 }
@@ -49,6 +51,9 @@ pub struct LoadLog {
 /// How to load it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadPlan {
+    /// Cleaned segments that were taking the place of others. They do so first, and then all is
+    /// looked at again: nothing else here counts.
+    pub swaps: Vec<FoundSwap>,
     /// Leftovers, files of segments below the log start, index files without their log.
     pub remove: Vec<FilePath>,
     /// Segments wholly below the recovery point, rising.
@@ -70,6 +75,19 @@ pub struct LoadPlan {
     pub epochs: Vec<(LeaderEpoch, Offset)>,
     /// What is wrong with what was flushed; the log does not load then.
     pub damage: Option<Damage>,
+}
+
+/// A cleaned segment whose files have not got their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundSwap {
+    /// Its base offset.
+    pub base: Offset,
+    /// The offset that follows it.
+    pub end: Offset,
+    /// Segments that are still there and went into it, behind the one with its base: rising.
+    pub merged: Vec<Offset>,
+    /// Which of its files have still the names that end with `.swap`.
+    pub(crate) files: Vec<SegmentFile>,
 }
 
 /// A closed segment.
@@ -112,6 +130,9 @@ impl LoadLog {
         let mut plan = LoadPlan::default();
         let listed = files.list(&self.dir)?;
         let mut segments = self.classify(&listed, &mut plan);
+        if self.find_swaps(files, &listed, &segments, &mut plan)? {
+            return Ok(plan);
+        }
         let first = self.drop_below_log_start(&mut segments, &mut plan);
 
         let start = match (self.recovery_point, first) {
@@ -183,6 +204,68 @@ impl LoadLog {
         }
         plan.snapshots.sort_unstable();
         segments
+    }
+
+    /// Finds what the cleaner was replacing. `true` if nothing else can be said before that is
+    /// completed.
+    fn find_swaps(
+        &self,
+        files: &mut dyn ReadFiles,
+        listed: &[DirEntry],
+        segments: &BTreeMap<Offset, Lengths>,
+        plan: &mut LoadPlan,
+    ) -> Result<bool, DiskError> {
+        let mut found: BTreeMap<Offset, Vec<SegmentFile>> = BTreeMap::new();
+        let mut length = BTreeMap::new();
+        for entry in listed {
+            if let FileName::Swap(base, file) = FileName::parse(&entry.name) {
+                found.entry(base).or_default().push(file);
+                if let (SegmentFile::Log, Some(bytes)) = (file, entry.length) {
+                    length.insert(base, bytes.0);
+                }
+            }
+        }
+        for (base, mut swap) in found {
+            swap.sort_unstable();
+            let Some(length) = length.get(&base).copied() else {
+                // The log has its name already: an index without it is derived data.
+                let path = |file: &SegmentFile| file.path_with(&self.dir, base, SWAP);
+                plan.remove.extend(swap.iter().map(path));
+                continue;
+            };
+            let path = SegmentFile::Log.path_with(&self.dir, base, SWAP);
+            let mut reader = BatchReader::new(files, path.clone(), HEADER_WINDOW_BYTES);
+            let (mut position, mut end) = (0, base);
+            while position < length {
+                match reader.header_at(position, length)? {
+                    Ok(header) if header.base_offset >= end => {
+                        position += header.size_bytes();
+                        end = header.next_offset();
+                    }
+                    // It was flushed before it got this name.
+                    other => {
+                        let bad = other.err().unwrap_or(BadBatch::Header);
+                        plan.damage = Some(Damage {
+                            file: path,
+                            position: Position(position),
+                            offset: end,
+                            kind: DamageKind::Batch(bad),
+                        });
+                        return Ok(true);
+                    }
+                }
+            }
+            plan.swaps.push(FoundSwap {
+                base,
+                end,
+                merged: segments
+                    .range(base.plus(1)..end.max(base.plus(1)))
+                    .map(|(merged, _)| *merged)
+                    .collect(),
+                files: swap,
+            });
+        }
+        Ok(!plan.swaps.is_empty())
     }
 
     /// Takes out the segments that end at or below the log start. Returns the first one left.
@@ -350,8 +433,11 @@ impl LoadLog {
             };
             let in_place = match (named.take(), expected) {
                 (Some(named), _) => header.last_offset() == named,
-                (None, Some(expected)) => header.base_offset == expected,
-                (None, None) => header.base_offset == base,
+                (None, expected) => {
+                    let expected = expected.unwrap_or(base);
+                    header.base_offset == expected
+                        || (next_base <= self.gaps_end && header.base_offset > expected)
+                }
             };
             // Whoever builds index entries relies on offsets and positions that fit into one.
             let fits = header.last_offset().0 - base.0 <= i64::from(i32::MAX)

@@ -40,7 +40,7 @@ pub enum ReadPlan {
 pub struct ReadRange {
     /// Where they are.
     pub range: FileRange,
-    /// Base offset of the first batch, at most the fetch offset.
+    /// Base offset of the first batch, at most the fetch offset but where the cleaner left gaps.
     pub first_offset: Offset,
     /// The offset that follows the last batch.
     pub next_offset: Offset,
@@ -117,6 +117,10 @@ impl Log {
         let Some(segment) = self.segments.get_mut(&scanned.segment) else {
             return Err(ReadError::Changed);
         };
+        if segment.since > scanned.layout {
+            // The files that were read are not the ones that are there now.
+            return Err(ReadError::Changed);
+        }
         let from = scanned.position.0;
         let to = from + u64::from(scanned.length);
         if to > segment.size {
@@ -226,7 +230,7 @@ impl Log {
         cx: &mut Context<'_>,
         output: &TimeFound,
     ) -> Result<Option<TimestampOffset>, ReadError> {
-        if !self.is_readable() {
+        if !self.is_readable() || output.layout != self.layout() {
             return Err(ReadError::Changed);
         }
         for base in &output.checked_indexes {
@@ -287,6 +291,9 @@ impl Log {
     ) {
         let Err(result) = self.load_read_done(cx, operation, result) else {
             return;
+        };
+        let Err(result) = self.cleaner_read_done(cx, operation, result) else {
+            return self.advance(cx);
         };
         if self.reading_times.take_if(|op| *op == operation).is_some() {
             self.times_read(result);
@@ -393,7 +400,9 @@ impl Log {
             max_bytes,
             min_one_batch,
             verified: segment.verified.clone(),
-            dense: !self.config.compact,
+            dense: self.is_dense(segment.next_offset),
+            layout: self.layout(),
+            is_swap: segment.is_swap,
         }
     }
 
@@ -434,6 +443,8 @@ impl Log {
             .collect();
         TimeLookup {
             dir: self.dir.clone(),
+            layout: self.layout(),
+            swap: self.swap_base(),
             timestamp,
             start,
             limit,

@@ -33,7 +33,7 @@ impl Log {
             rebuild: true,
             next_base,
             index_interval_bytes: self.config.index_interval_bytes,
-            dense: !self.config.compact,
+            dense: next_base.is_none_or(|next| self.is_dense(next)),
             bugs: self.bugs,
         })
     }
@@ -84,7 +84,10 @@ impl Log {
 
     /// A closed segment's index turned out wrong at a read: builds it anew, one at a time.
     pub(super) fn rebuild_wrong_index(&mut self, cx: &mut Context<'_>) {
-        if self.rebuilding.is_some() || self.has_task(|task| matches!(task, Task::Rebuilt(..))) {
+        if self.rebuilding.is_some()
+            || self.is_swapping()
+            || self.has_task(|task| matches!(task, Task::Rebuilt(..)))
+        {
             return;
         }
         let Some(base) = self.wrong_indexes.pop_first() else {

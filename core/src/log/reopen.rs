@@ -63,6 +63,7 @@ impl Log {
         self.note_lost(self.acked_end, &error);
         self.state = LogState::Reopening(error);
         self.undo = None;
+        self.abandon_cleaning();
         self.checkpoint_wanted = false;
         self.next_recovery_point = None;
         self.flushed_since = None;

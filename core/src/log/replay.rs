@@ -10,6 +10,7 @@ use crate::ids::Offset;
 use crate::input::{DiskError, DiskErrorKind, ReadFiles};
 
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
+use super::cleaner::renamed::Renamed;
 use super::fetch_scan::FetchScan;
 use super::file_names::SegmentFile;
 
@@ -29,6 +30,8 @@ pub struct RecordsRead {
 impl ReadRecords {
     /// Runs the job. A damaged batch ends it; if nothing comes before, it is an error.
     pub fn run(&self, files: &mut dyn ReadFiles) -> Result<RecordsRead, DiskError> {
+        let files: &mut dyn ReadFiles =
+            &mut Renamed::new(files, self.0.is_swap.then_some(self.0.segment));
         let found = self.0.run(files)?;
         let log = SegmentFile::Log.path(&self.0.dir, self.0.segment);
         let mut reader = BatchReader::new(files, log, HEADER_WINDOW_BYTES);

@@ -116,7 +116,7 @@ impl Log {
     /// Takes the segments below the log start away from readers. While the log is being loaded, the
     /// end of that does it.
     pub(super) fn drop_below_log_start(&mut self, cx: &Context<'_>) {
-        if self.load.is_some() {
+        if self.load.is_some() || self.is_swapping() {
             return;
         }
         let at = cx.now.mono.plus_ms(self.config.file_delete_delay_ms);
@@ -200,7 +200,7 @@ impl Log {
         }
     }
 
-    fn read_times(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn read_times(&mut self, cx: &mut Context<'_>) {
         if self.reading_times.is_some() {
             return;
         }

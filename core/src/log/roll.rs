@@ -353,6 +353,7 @@ impl Log {
         let segment = self.segments.get_mut(&base).expect("it was just written");
         let tail = segment.tail.take().expect("it was just written");
         segment.max_timestamp = Some(tail.index.max_timestamp);
+        segment.first_timestamp = tail.first_timestamp;
         let next = segment.next_offset;
         self.move_recovery_point(next, Mark::start_of(next));
     }

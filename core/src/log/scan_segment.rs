@@ -33,7 +33,7 @@ pub struct ScanSegment {
     pub next_base: Option<Offset>,
     /// `index.interval.bytes`.
     pub index_interval_bytes: u64,
-    /// Whether offsets are dense; a compacted log has gaps.
+    /// Whether offsets are dense; a cleaned segment has gaps.
     pub dense: bool,
     /// The planted bug, if any.
     pub bugs: Bugs,

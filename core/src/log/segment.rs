@@ -11,7 +11,7 @@ use crate::effect::{Effect, WriteData};
 use crate::ids::{FileId, FilePath, Offset, Position};
 use crate::time::Wall;
 
-use super::file_names::SegmentFile;
+use super::file_names::{SWAP, SegmentFile};
 use super::index_builder::IndexState;
 use super::offset_index::OffsetEntry;
 use super::time_index::TimeEntry;
@@ -34,10 +34,17 @@ pub(crate) struct Segment {
     pub(crate) time_entries: u32,
     /// Largest timestamp, or -1; `None` if it was not read yet. A segment with a tail has it there.
     pub(crate) max_timestamp: Option<i64>,
+    /// Largest timestamp of its first batch; `None` if it was not read. A segment with a tail has it
+    /// there.
+    pub(crate) first_timestamp: Option<i64>,
     /// Whether its indexes were built or checked in this process.
     pub(crate) checked_indexes: bool,
     /// What was appended, scanned or checked at a read in this process.
     pub(crate) verified: Verified,
+    /// What [`Log::layout`](super::Log::layout) was when its files came.
+    pub(crate) since: u64,
+    /// Whether the cleaner has written it and its files still have the names that say so.
+    pub(crate) is_swap: bool,
     /// What only a segment has that is not closed.
     pub(crate) tail: Option<Box<Tail>>,
 }
@@ -132,8 +139,11 @@ impl Segment {
             offset_entries: 0,
             time_entries: 0,
             max_timestamp: None,
+            first_timestamp: None,
             checked_indexes: true,
             verified: Verified::default(),
+            since: 0,
+            is_swap: false,
             tail: Some(Box::new(Tail::at(Mark::start_of(base), phase, created))),
         }
     }
@@ -151,7 +161,11 @@ impl Segment {
         self.file = Some(file);
         cx.out.push(Effect::Open {
             file,
-            path: SegmentFile::Log.path(dir, self.base),
+            path: if self.is_swap {
+                SegmentFile::Log.path_with(dir, self.base, SWAP)
+            } else {
+                SegmentFile::Log.path(dir, self.base)
+            },
             length: Position(length),
         });
         file

@@ -1,6 +1,7 @@
 //! The log's promises, one situation a test.
 
 mod append;
+mod cleaner;
 mod failures;
 mod indexes;
 mod model;

@@ -10,6 +10,7 @@ use crate::record::check::Limits;
 use crate::record::records::BatchRecords;
 
 use super::batch_reader::{BatchReader, HEADER_WINDOW_BYTES};
+use super::cleaner::renamed::Renamed;
 use super::error::{BadBatch, Damage, DamageKind};
 use super::file_names::SegmentFile;
 use super::index_file;
@@ -22,6 +23,10 @@ use super::time_index::{self, TimeEntry};
 pub struct TimeLookup {
     /// The log's directory.
     pub dir: FilePath,
+    /// Which files the log has: [`Log::layout`](super::Log::layout) when this was asked.
+    pub layout: u64,
+    /// The segment, if any, whose files are just getting their names.
+    pub swap: Option<Offset>,
     /// The timestamp; `None` looks for the first record with the largest one.
     pub timestamp: Option<i64>,
     /// Only records at or above this offset.
@@ -58,6 +63,8 @@ pub struct TimeSegment {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeFound {
+    /// As the job has it.
+    pub layout: u64,
     /// The record, if there is one.
     pub found: Option<TimestampOffset>,
     /// A batch that does not pass its checks, which ended the search.
@@ -82,7 +89,11 @@ pub struct TimestampOffset {
 impl TimeLookup {
     /// Runs the job.
     pub fn run(&self, files: &mut dyn ReadFiles) -> Result<TimeFound, DiskError> {
-        let mut result = TimeFound::default();
+        let files: &mut dyn ReadFiles = &mut Renamed::new(files, self.swap);
+        let mut result = TimeFound {
+            layout: self.layout,
+            ..TimeFound::default()
+        };
         let mut maxima = Vec::new();
         for segment in &self.segments {
             let max = match segment.max_timestamp {

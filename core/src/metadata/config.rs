@@ -8,7 +8,7 @@ mod topic_keys;
 mod value;
 
 pub use broker_keys::{BROKER_KEYS, BrokerKey, broker_key};
-pub use resolve::{BrokerConfig, ConfigProblem, Warning, check_topic_config};
+pub use resolve::{BrokerConfig, CleanerConfig, ConfigProblem, Warning, check_topic_config};
 pub use topic_keys::{TOPIC_KEYS, TopicKey, topic_key};
 pub(crate) use value::split_list;
 pub use value::{Bounds, ConfigType, InvalidValue};

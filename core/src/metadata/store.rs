@@ -20,7 +20,7 @@ use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
 use crate::ids::{FilePath, LeaderEpoch, Offset, OperationId, TopicId};
 use crate::input::DiskError;
-use crate::log::{Durability, Log, LogConfig, LogSpec, RecoveryPoint};
+use crate::log::{CleanerPoint, Durability, Log, LogConfig, LogSpec, RecoveryPoint};
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
@@ -235,7 +235,9 @@ impl MetadataStore {
     ) {
         let log = match found {
             None => Log::create(cx, spec, Vec::new()),
-            Some((point, start, clean)) => Log::open(cx, spec, point, start, clean),
+            Some((point, start, clean)) => {
+                Log::open(cx, spec, point, start, CleanerPoint::default(), clean)
+            }
         };
         self.set_log(log);
     }

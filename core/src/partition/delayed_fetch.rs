@@ -45,6 +45,8 @@ pub(crate) struct DelayedFetch {
     changed: bool,
     /// Whether a read is under way.
     reading: bool,
+    /// Which files the log that is read had when the read began.
+    layout: u64,
 }
 
 /// A partition that a fetch asks for.
@@ -100,6 +102,7 @@ impl DelayedFetch {
             counted_bytes: 0,
             changed: false,
             reading: false,
+            layout: 0,
         }
     }
 }
@@ -175,6 +178,8 @@ pub(crate) fn on_read(
                 fetch.next += 1;
             }
         },
+        // The cleaner took the file away, or put another in its place.
+        Err(_) if partition.log.layout() != fetch.layout => {}
         Err(error) => {
             cx.report(
                 Level::Error,
@@ -209,6 +214,8 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
                 fetch.bytes == 0,
             ) {
                 Some(job) => {
+                    let partition = target.key.and_then(|key| state.partitions.get(&key));
+                    fetch.layout = partition.map_or(0, |partition| partition.log.layout());
                     cx.read(Owner::Request(request.0), job);
                     fetch.reading = true;
                     state.fetches.insert(request, fetch);

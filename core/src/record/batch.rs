@@ -38,7 +38,8 @@ pub struct BatchHeader {
     pub leader_epoch: LeaderEpoch,
     /// CRC-32C of everything from the attributes on.
     pub crc: u32,
-    /// Compression (bits 0-2), timestamp type (3), transactional (4), control (5).
+    /// Compression (bits 0-2), timestamp type (3), transactional (4), control (5), whether the base
+    /// timestamp is the delete horizon (6, KIP-534).
     pub attributes: i16,
     /// Offset of the last record, relative to the base.
     pub last_offset_delta: i32,
@@ -70,14 +71,48 @@ pub struct CheckedBatch {
 /// What a walk over the records of a batch finds out; judged against configs in the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFacts {
-    /// Whether a record has no key.
-    pub record_without_key: bool,
+    /// Which records have no key.
+    pub without_key: WithoutKey,
     /// Smallest timestamp among the records that have one; -1 if none has.
     pub min_timestamp: i64,
     /// Largest timestamp of a record; -1 if none has one.
     pub max_timestamp: i64,
     /// Bytes of the records once decompressed; without compression, of what follows the header.
     pub uncompressed_bytes: u64,
+}
+
+/// Which records of a batch have no key. The first 127 are told apart, which costs neither memory
+/// nor time on the way of a batch that is accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WithoutKey(u128);
+
+impl WithoutKey {
+    /// Every record has a key.
+    pub const NONE: Self = Self(0);
+
+    /// The bit that stands for all records from its number on.
+    const LATER: i32 = 127;
+
+    /// The record of this number, from 0, has no key.
+    pub const fn insert(&mut self, index: i32) {
+        let bit = if index < Self::LATER {
+            index
+        } else {
+            Self::LATER
+        };
+        self.0 |= 1 << bit;
+    }
+
+    /// Whether each record has a key.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The numbers of those that are told apart.
+    pub fn iter(self) -> impl Iterator<Item = i32> {
+        (0..Self::LATER).filter(move |bit| self.0 >> bit & 1 == 1)
+    }
 }
 
 /// How the records of a batch are compressed: bits 0-2 of the attributes.
@@ -141,6 +176,7 @@ const COMPRESSION_MASK: i16 = 0b111;
 const LOG_APPEND_TIME: i16 = 1 << 3;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
+const DELETE_HORIZON: i16 = 1 << 6;
 
 impl BatchHeader {
     /// Reads and checks the header at the front of `bytes`, of which only the first 61 are looked
@@ -292,6 +328,36 @@ impl BatchHeader {
         }
         ((self.base_sequence as u32).wrapping_add(self.last_offset_delta as u32) & 0x7fff_ffff)
             as i32
+    }
+
+    /// When the batch's tombstones may go, in milliseconds, once the cleaner has seen them (KIP-534).
+    #[must_use]
+    pub const fn delete_horizon_ms(&self) -> Option<i64> {
+        if self.attributes & DELETE_HORIZON != 0 {
+            Some(self.base_timestamp)
+        } else {
+            None
+        }
+    }
+
+    /// Puts the delete horizon in the place of the base timestamp.
+    pub(crate) const fn set_delete_horizon(&mut self, horizon_ms: i64) {
+        self.attributes |= DELETE_HORIZON;
+        self.base_timestamp = horizon_ms;
+    }
+
+    /// The header of the batch without its records: not compressed, and without a delete horizon.
+    pub(crate) const fn without_records(&self) -> Self {
+        Self {
+            attributes: self.attributes & !(COMPRESSION_MASK | DELETE_HORIZON),
+            record_count: 0,
+            ..*self
+        }
+    }
+
+    /// Sets the length of the whole batch, which holds at least its header.
+    pub(crate) const fn set_size_bytes(&mut self, size: usize) {
+        self.batch_length = size as u32 - LENGTH_OVERHEAD;
     }
 
     pub(crate) const fn attributes_of(

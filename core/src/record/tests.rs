@@ -178,10 +178,12 @@ proptest! {
         prop_assert_eq!(checked.facts.max_timestamp, times().max().unwrap_or(-1));
         prop_assert_eq!(checked.facts.min_timestamp, times().min().unwrap_or(-1));
         prop_assert_eq!(checked.header.max_timestamp, checked.facts.max_timestamp);
-        prop_assert_eq!(
-            checked.facts.record_without_key,
-            records.iter().any(|record| record.key.is_none())
-        );
+        let without_key: Vec<i32> = (0..)
+            .zip(&records)
+            .filter_map(|(at, record)| record.key.is_none().then_some(at))
+            .collect();
+        prop_assert_eq!(checked.facts.without_key.is_empty(), without_key.is_empty());
+        prop_assert_eq!(checked.facts.without_key.iter().collect::<Vec<_>>(), without_key);
         prop_assert_eq!(
             checked.facts.uncompressed_bytes as usize + BATCH_HEADER_BYTES,
             builder_of(&records).estimated_size()

@@ -13,7 +13,7 @@ mod cut_record;
 use core::fmt;
 
 use self::cut_record::CutRecord;
-use super::batch::{BatchHeader, RecordFacts};
+use super::batch::{BatchHeader, RecordFacts, WithoutKey};
 use super::varint::{take_i32, take_i64};
 
 /// Walks over the records of a batch, given all at once.
@@ -97,7 +97,7 @@ pub struct RecordWalker {
     next_delta: i32,
     min_timestamp: i64,
     max_timestamp: i64,
-    record_without_key: bool,
+    without_key: WithoutKey,
     bytes: u64,
     /// A record whose rest is in the next piece.
     cut: Option<CutRecord>,
@@ -119,7 +119,7 @@ impl RecordWalker {
             next_delta: 0,
             min_timestamp: i64::MAX,
             max_timestamp: NO_TIMESTAMP,
-            record_without_key: false,
+            without_key: WithoutKey::NONE,
             bytes: 0,
             cut: None,
         }
@@ -169,7 +169,7 @@ impl RecordWalker {
             return Err(self.error(RecordFault::Missing));
         }
         Ok(RecordFacts {
-            record_without_key: self.record_without_key,
+            without_key: self.without_key,
             min_timestamp: if self.min_timestamp == i64::MAX {
                 NO_TIMESTAMP
             } else {
@@ -253,7 +253,9 @@ impl RecordWalker {
 
     #[inline]
     fn key(&mut self, length: i32) {
-        self.record_without_key |= length < 0;
+        if length < 0 {
+            self.without_key.insert(self.index);
+        }
     }
 
     #[cold]

@@ -377,14 +377,4 @@ pub(super) fn warn_if_idle(cx: &mut Context<'_>, owner: &str, name: &str, value:
             alloc::format!("stored, and has no effect: resource={owner} {name}={value}"),
         );
     }
-    if name == "cleanup.policy" && split_list(value).any(|word| word == "compact") {
-        cx.report(
-            Level::Warn,
-            "config",
-            alloc::format!(
-                "there is no cleaner yet: nothing is compacted, and without 'delete' nothing is \
-                 deleted: resource={owner} {name}={value}"
-            ),
-        );
-    }
 }

@@ -34,6 +34,8 @@ pub(crate) struct PendingListOffsets {
     response: ListOffsetsResponse,
     /// Which partition of the response a look-up is for.
     lookups: VecDeque<Lookup>,
+    /// Which files the log that is read had when the read began.
+    layout: u64,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,7 @@ pub(super) fn handle(
     let mut pending = PendingListOffsets {
         response: ListOffsetsResponse::default(),
         lookups: VecDeque::new(),
+        layout: 0,
     };
     for topic in request.topics {
         let known = state
@@ -151,6 +154,7 @@ fn look_up_next(
             } else {
                 partition.log.time_lookup(lookup.timestamp, limit)
             };
+            pending.layout = partition.log.layout();
             cx.read(Owner::Request(id.0), job);
             state.list_offsets.insert(id, pending);
             return;
@@ -187,6 +191,10 @@ pub(super) fn on_read(
                 Err(ReadError::Changed) => return look_up_next(state, cx, id, pending),
                 Err(ReadError::Corrupt(_)) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             }
+        }
+        // The cleaner took a file away: the look-up is made anew.
+        (Err(_), Some(partition)) if partition.log.layout() != pending.layout => {
+            return look_up_next(state, cx, id, pending);
         }
         (Err(error), Some(partition)) => {
             let name = &partition.name;

@@ -2,7 +2,6 @@
 
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::prepared::RecordChecks;
@@ -150,30 +149,40 @@ fn append(
     let info = partition.append_as_leader(cx, &batches);
     let log = partition.log.id();
     state.touch(log);
-    Ok(info?)
+    info.map_err(|error| {
+        let records = match &error {
+            AppendError::RecordWithoutKey { batch } => batches
+                .get(*batch)
+                .map_or_else(Vec::new, |batch| batch.facts.without_key.iter().collect()),
+            _ => Vec::new(),
+        };
+        Refusal {
+            records,
+            ..Refusal::from(error)
+        }
+    })
 }
 
 /// Why a partition's records are not stored.
 struct Refusal {
     error: ErrorCode,
     message: Option<Str>,
-    /// The record at fault (KIP-467).
-    record: Option<i32>,
+    /// The records at fault (KIP-467).
+    records: Vec<i32>,
 }
 
 impl Refusal {
     fn into_response(self) -> PartitionProduceResponse {
-        let record_errors = self.record.map_or_else(Vec::new, |batch_index| {
-            vec![BatchIndexAndErrorMessage {
-                batch_index,
-                batch_index_error_message: self.message.clone(),
-                ..Default::default()
-            }]
+        let at_fault = self.records.iter();
+        let record_errors = at_fault.map(|batch_index| BatchIndexAndErrorMessage {
+            batch_index: *batch_index,
+            batch_index_error_message: self.message.clone(),
+            ..Default::default()
         });
         PartitionProduceResponse {
             error_code: self.error,
             base_offset: -1,
-            record_errors,
+            record_errors: record_errors.collect(),
             error_message: self.message,
             ..Default::default()
         }
@@ -185,7 +194,7 @@ impl From<ErrorCode> for Refusal {
         Self {
             error,
             message: None,
-            record: None,
+            records: Vec::new(),
         }
     }
 }
@@ -203,7 +212,7 @@ impl From<RecordsError> for Refusal {
                 RecordsErrorKind::InvalidRecord => ErrorCode::INVALID_RECORD,
             },
             message: Some(error.to_string().into()),
-            record: error.record_index(),
+            records: error.record_index().into_iter().collect(),
         }
     }
 }
@@ -225,7 +234,7 @@ impl From<AppendError> for Refusal {
                 AppendError::Storage => ErrorCode::KAFKA_STORAGE_ERROR,
             },
             message: Some(error.to_string().into()),
-            record: None,
+            records: Vec::new(),
         }
     }
 }

@@ -189,16 +189,26 @@ apis! {
     DescribeConfigs = 32: DescribeConfigsRequest, DescribeConfigsResponse;
     /// Replace all configs of a resource.
     AlterConfigs = 33: AlterConfigsRequest, AlterConfigsResponse;
+    /// Move partitions between log directories (KIP-113).
+    AlterReplicaLogDirs = 34: AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse;
     /// Sizes of partitions on disk.
     DescribeLogDirs = 35: DescribeLogDirsRequest, DescribeLogDirsResponse;
     /// Add partitions to topics.
     CreatePartitions = 37: CreatePartitionsRequest, CreatePartitionsResponse;
     /// Delete groups and their offsets.
     DeleteGroups = 42: DeleteGroupsRequest, DeleteGroupsResponse;
+    /// Have leaders elected (KIP-183).
+    ElectLeaders = 43: ElectLeadersRequest, ElectLeadersResponse;
     /// Change single configs of a resource (KIP-339).
     IncrementalAlterConfigs = 44: IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse;
+    /// Say which brokers hold partitions (KIP-455).
+    AlterPartitionReassignments = 45: AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse;
+    /// Reassignments under way (KIP-455).
+    ListPartitionReassignments = 46: ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse;
     /// Delete single offsets of a group (KIP-496).
     OffsetDelete = 47: OffsetDeleteRequest, OffsetDeleteResponse;
+    /// The quorum behind the metadata log (KIP-595).
+    DescribeQuorum = 55: DescribeQuorumRequest, DescribeQuorumResponse;
     /// The brokers and the controller (KIP-700).
     DescribeCluster = 60: DescribeClusterRequest, DescribeClusterResponse;
     /// Join, stay in, and leave a consumer group (KIP-848).

@@ -3,6 +3,8 @@
 //! A new API is a file here, a line in [`api`](super::api), and a name in `tests/golden/generate`.
 
 pub mod alter_configs;
+pub mod alter_partition_reassignments;
+pub mod alter_replica_log_dirs;
 pub mod api_versions;
 pub mod consumer_group_describe;
 pub mod consumer_group_heartbeat;
@@ -15,7 +17,9 @@ pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_log_dirs;
+pub mod describe_quorum;
 pub mod describe_topic_partitions;
+pub mod elect_leaders;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod heartbeat;
@@ -26,6 +30,7 @@ pub mod leave_group;
 pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
+pub mod list_partition_reassignments;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;
@@ -35,6 +40,10 @@ pub mod produce;
 pub mod sync_group;
 
 pub use alter_configs::{AlterConfigsRequest, AlterConfigsResponse};
+pub use alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
+pub use alter_replica_log_dirs::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
 pub use api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 pub use consumer_group_describe::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 pub use consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
@@ -47,9 +56,11 @@ pub use describe_cluster::{DescribeClusterRequest, DescribeClusterResponse};
 pub use describe_configs::{DescribeConfigsRequest, DescribeConfigsResponse};
 pub use describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
 pub use describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+pub use describe_quorum::{DescribeQuorumRequest, DescribeQuorumResponse};
 pub use describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
 };
+pub use elect_leaders::{ElectLeadersRequest, ElectLeadersResponse};
 pub use fetch::{FetchRequest, FetchResponse};
 pub use find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
 pub use heartbeat::{HeartbeatRequest, HeartbeatResponse};
@@ -62,6 +73,9 @@ pub use leave_group::{LeaveGroupRequest, LeaveGroupResponse};
 pub use list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 pub use list_groups::{ListGroupsRequest, ListGroupsResponse};
 pub use list_offsets::{ListOffsetsRequest, ListOffsetsResponse};
+pub use list_partition_reassignments::{
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+};
 pub use metadata::{MetadataRequest, MetadataResponse};
 pub use offset_commit::{OffsetCommitRequest, OffsetCommitResponse};
 pub use offset_delete::{OffsetDeleteRequest, OffsetDeleteResponse};

@@ -216,8 +216,9 @@ public class Golden {
             try {
                 setter.invoke(struct, value);
             } catch (InvocationTargetException e) {
-                // An unsigned 32-bit integer, which is a long in Java, takes no larger value.
-                setter.invoke(struct, (long) (0x01020300 + counter));
+                // An unsigned integer is a wider one in Java, and takes no larger value.
+                boolean is16 = setter.getParameterTypes()[0] == int.class;
+                setter.invoke(struct, is16 ? (Object) (0x0100 + counter) : (long) (0x01020300 + counter));
             }
         }
         return struct;

@@ -22,6 +22,7 @@ pub(super) enum Waiter {
     Polled(oneshot::Sender<Vec<Polled>>),
     Offsets(oneshot::Sender<Vec<(TopicPartition, Result<FoundOffset, ClientError>)>>),
     Answered(oneshot::Sender<Result<Box<ResponseBody>, ClientError>>),
+    Committed(oneshot::Sender<Result<(), ClientError>>),
 }
 
 impl Waiter {
@@ -37,6 +38,9 @@ impl Waiter {
             }
             (Self::Offsets(waiter), ClientEvent::Offsets { offsets, .. }) => {
                 drop(waiter.send(offsets));
+            }
+            (Self::Committed(waiter), ClientEvent::Committed { result, .. }) => {
+                drop(waiter.send(result));
             }
             (Self::Answered(waiter), ClientEvent::Answered { result, .. }) => {
                 drop(waiter.send(result));

@@ -223,6 +223,7 @@ impl State {
         | ClientEvent::Flushed { id }
         | ClientEvent::Polled { id, .. }
         | ClientEvent::Offsets { id, .. }
+        | ClientEvent::Committed { id, .. }
         | ClientEvent::Answered { id, .. }
         | ClientEvent::Closed { id }) = &event;
         let Some(waiter) = self.waiters.remove(id) else {

@@ -120,15 +120,22 @@ impl DiskFaults {
         if !self.active {
             return None;
         }
-        let kind = if choices.chance(Subsystem::WriteFault, inode.0, self.rates.write_error) {
-            DiskErrorKind::Io
-        } else if choices.chance(Subsystem::ShortWrite, inode.0, self.rates.short_write) {
-            DiskErrorKind::NoSpace
-        } else {
-            return None;
-        };
-        let done = choices.between(Subsystem::WriteFault, inode.0, 0, length as u64 - 1);
-        Some((done as usize, kind))
+        let kinds = [
+            (
+                Subsystem::WriteFault,
+                self.rates.write_error,
+                DiskErrorKind::Io,
+            ),
+            (
+                Subsystem::ShortWrite,
+                self.rates.short_write,
+                DiskErrorKind::NoSpace,
+            ),
+        ];
+        kinds.into_iter().find_map(|(subsystem, odds, kind)| {
+            let mut dice = choices.fault(subsystem, inode.0, odds)?;
+            Some((dice.between(0, length as u64 - 1) as usize, kind))
+        })
     }
 
     /// Whether a flush fails, and how.
@@ -141,22 +148,28 @@ impl DiskFaults {
         if !self.active {
             return None;
         }
-        let kind = if choices.chance(Subsystem::FlushFault, inode.0, self.rates.flush_error) {
-            DiskErrorKind::Io
-        } else if disk_is_full
-            && choices.chance(Subsystem::FullDisk, inode.0 + 1, self.rates.full_flush)
-        {
-            DiskErrorKind::NoSpace
+        let full = if disk_is_full {
+            self.rates.full_flush
         } else {
-            return None;
+            Odds(0)
         };
-        let shows_old = choices.chance(Subsystem::FlushFault, inode.0, self.rates.shows_old);
-        let evicted_after_ns =
-            if !shows_old && choices.chance(Subsystem::Eviction, inode.0, self.rates.evicts) {
-                Some(choices.exponential(Subsystem::Eviction, inode.0, 50 * MILLISECOND))
-            } else {
-                None
-            };
+        let io = choices.fault(Subsystem::FlushFault, inode.0, self.rates.flush_error);
+        let (kind, mut dice) = match io {
+            Some(dice) => (DiskErrorKind::Io, dice),
+            None => {
+                let dice = choices.fault(Subsystem::FullDisk, inode.0 + 1, full)?;
+                (DiskErrorKind::NoSpace, dice)
+            }
+        };
+        let shows_old = dice.chance(self.rates.shows_old);
+        let evicts = if shows_old {
+            Odds(0)
+        } else {
+            self.rates.evicts
+        };
+        let evicted_after_ns = choices
+            .fault(Subsystem::Eviction, inode.0, evicts)
+            .map(|mut dice| dice.exponential(50 * MILLISECOND));
         Some(FlushFailure {
             kind,
             shows_old,
@@ -166,14 +179,22 @@ impl DiskFaults {
 
     /// Whether a file-management operation fails.
     pub fn manage(&self, choices: &mut Choices) -> Option<DiskErrorKind> {
-        (self.active && choices.chance(Subsystem::ManageFault, 0, self.rates.manage_error))
-            .then_some(DiskErrorKind::Io)
+        if !self.active {
+            return None;
+        }
+        choices
+            .fault(Subsystem::ManageFault, 0, self.rates.manage_error)
+            .map(|_| DiskErrorKind::Io)
     }
 
     /// Whether a read job fails.
     pub fn read(&self, choices: &mut Choices) -> Option<DiskErrorKind> {
-        (self.active && choices.chance(Subsystem::ReadFault, 0, self.rates.read_error))
-            .then_some(DiskErrorKind::Io)
+        if !self.active {
+            return None;
+        }
+        choices
+            .fault(Subsystem::ReadFault, 0, self.rates.read_error)
+            .map(|_| DiskErrorKind::Io)
     }
 
     /// How long something takes.
@@ -188,19 +209,14 @@ impl DiskFaults {
             Work::Device => device,
         };
         let usual = choices.exponential(Subsystem::DiskLatency, entity, mean);
-        let stalls = self.active
-            && self.rates.latency == Latency::Bimodal
-            && choices.chance(Subsystem::DiskStall, entity, Odds(10_000));
-        if stalls {
-            usual
-                + choices.between(
-                    Subsystem::DiskStall,
-                    entity,
-                    MILLISECOND,
-                    1_500 * MILLISECOND,
-                )
+        let stalls = if self.active && self.rates.latency == Latency::Bimodal {
+            Odds(10_000)
         } else {
-            usual
+            Odds(0)
+        };
+        match choices.fault(Subsystem::DiskStall, entity, stalls) {
+            Some(mut dice) => usual + dice.between(MILLISECOND, 1_500 * MILLISECOND),
+            None => usual,
         }
     }
 }

@@ -195,6 +195,65 @@ impl Oracle {
                 }
                 return;
             }
+            (RequestBody::ElectLeaders(_), ResponseBody::ElectLeaders(response)) => {
+                let results = response.replica_election_results.iter();
+                let errors = results
+                    .flat_map(|t| &t.partition_result)
+                    .map(|p| p.error_code);
+                return self.judge_errors(
+                    "ElectLeaders",
+                    errors,
+                    &[
+                        ErrorCode::ELECTION_NOT_NEEDED,
+                        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    ],
+                );
+            }
+            (RequestBody::AlterReplicaLogDirs(_), ResponseBody::AlterReplicaLogDirs(response)) => {
+                let errors = response.results.iter().flat_map(|t| &t.partitions);
+                return self.judge_errors(
+                    "AlterReplicaLogDirs",
+                    errors.map(|p| p.error_code),
+                    &[
+                        ErrorCode::NONE,
+                        ErrorCode::LOG_DIR_NOT_FOUND,
+                        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    ],
+                );
+            }
+            (
+                RequestBody::AlterPartitionReassignments(_),
+                ResponseBody::AlterPartitionReassignments(response),
+            ) => {
+                let errors = response.responses.iter().flat_map(|t| &t.partitions);
+                return self.judge_errors(
+                    "AlterPartitionReassignments",
+                    errors.map(|p| p.error_code),
+                    &[
+                        ErrorCode::NONE,
+                        ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+                        ErrorCode::NO_REASSIGNMENT_IN_PROGRESS,
+                        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    ],
+                );
+            }
+            (RequestBody::DescribeQuorum(_), ResponseBody::DescribeQuorum(response)) => {
+                for quorum in response.topics.iter().flat_map(|topic| &topic.partitions) {
+                    let end = quorum
+                        .current_voters
+                        .first()
+                        .map_or(0, |v| v.log_end_offset);
+                    if quorum.high_watermark > end {
+                        self.violate(
+                            Check::HighWatermarkAtMostLogEnd,
+                            format!(
+                                "the metadata log ends at {end}, and DescribeQuorum says {quorum:?}"
+                            ),
+                        );
+                    }
+                }
+                return;
+            }
             _ => return,
         };
         if asked != answered {
@@ -202,6 +261,21 @@ impl Oracle {
                 Check::AnswersWellFormed,
                 format!("asked about {asked:?}, and answered about {answered:?}"),
             );
+        }
+    }
+
+    /// One node has only so many answers.
+    fn judge_errors(
+        &mut self,
+        api: &str,
+        errors: impl Iterator<Item = ErrorCode>,
+        possible: &[ErrorCode],
+    ) {
+        for error in errors {
+            if !possible.contains(&error) {
+                let what = format!("{api} answers {error}, and can answer {possible:?}");
+                self.violate(Check::AnswersWellFormed, what);
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! What clients saw, as Jepsen's checker of Kafka judges it: LostWrite, UnsentRead, FailedRead,
-//! InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder.
+//! InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, IdempotentSendOnce.
 //!
 //! Every record that is handed in has an id of its own, which whoever reads it finds again. It ends
 //! ok, failed or unknown. Ok: at the end it is at the offset that the producer was told. Failed: it
@@ -31,6 +31,7 @@ pub struct Clients {
 #[derive(Debug, Default)]
 struct Sends {
     is_ordered: bool,
+    is_idempotent: bool,
     list: Vec<Sent>,
 }
 
@@ -89,9 +90,14 @@ impl Oracle {
     /// A client saw something.
     pub fn client_saw(&mut self, seen: Seen) {
         match seen {
-            Seen::Producer { producer, ordered } => {
+            Seen::Producer {
+                producer,
+                ordered,
+                idempotent,
+            } => {
                 let sends = self.clients.producers.entry(producer).or_default();
                 sends.is_ordered = ordered;
+                sends.is_idempotent = idempotent;
             }
             Seen::Sent {
                 id,
@@ -247,9 +253,8 @@ impl Oracle {
             StartAt::Offset(offset) => Expected::At(offset.0),
             StartAt::Spec(OffsetSpec::Earliest) => Expected::First,
             StartAt::Spec(OffsetSpec::Latest) => Expected::AtLeast(visible),
-            StartAt::Spec(OffsetSpec::Timestamp(_) | OffsetSpec::MaxTimestamp) => {
-                Expected::Anything
-            }
+            StartAt::Spec(OffsetSpec::Timestamp(_) | OffsetSpec::MaxTimestamp)
+            | StartAt::Committed => Expected::Anything,
         };
         self.expect(reader, directory, expected);
     }
@@ -394,9 +399,24 @@ impl Oracle {
             );
         }
         if again {
-            self.mark(Mark::AppendedTwice);
+            self.appended_twice(directory, offset, id);
         } else if everything && matches!(fate, Fate::Ok(..)) {
             self.check_order(directory, offset, id);
+        }
+    }
+
+    /// The reading of everything comes across a record once more.
+    fn appended_twice(&mut self, directory: &str, offset: i64, id: Id) {
+        let sends = self.clients.producers.get(&id.producer);
+        if sends.is_some_and(|sends| sends.is_idempotent) {
+            self.violate(
+                Check::IdempotentSendOnce,
+                format!(
+                    "{directory}: {id} is at {offset} once more, and its producer is idempotent"
+                ),
+            );
+        } else {
+            self.mark(Mark::AppendedTwice);
         }
     }
 

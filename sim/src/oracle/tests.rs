@@ -93,6 +93,7 @@ impl Scene {
                 recovery_point: None,
                 log_start: Offset(0),
                 clean: false,
+                gaps_end: Offset(0),
                 index_interval_bytes: 4_096,
             })),
         });

@@ -4,6 +4,12 @@
 use bytes::Bytes;
 use odradek_core::ids::ConnectionId;
 use odradek_core::wire::messages::alter_configs::{self, AlterConfigsRequest};
+use odradek_core::wire::messages::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
+use odradek_core::wire::messages::alter_replica_log_dirs::{
+    AlterReplicaLogDir, AlterReplicaLogDirTopic, AlterReplicaLogDirsRequest,
+};
 use odradek_core::wire::messages::api_versions::ApiVersionsRequest;
 use odradek_core::wire::messages::create_partitions::{
     CreatePartitionsRequest, CreatePartitionsTopic,
@@ -15,13 +21,18 @@ use odradek_core::wire::messages::describe_configs::{
 use odradek_core::wire::messages::describe_log_dirs::{
     DescribableLogDirTopic, DescribeLogDirsRequest,
 };
+use odradek_core::wire::messages::describe_quorum::{
+    self, DescribeQuorumRequest, PartitionRequest,
+};
 use odradek_core::wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, TopicRequest,
 };
+use odradek_core::wire::messages::elect_leaders::{ElectLeadersRequest, TopicPartitions};
 use odradek_core::wire::messages::incremental_alter_configs::{
     self, IncrementalAlterConfigsRequest,
 };
 use odradek_core::wire::messages::list_config_resources::ListConfigResourcesRequest;
+use odradek_core::wire::messages::list_partition_reassignments::ListPartitionReassignmentsRequest;
 use odradek_core::wire::messages::offset_for_leader_epoch::{
     OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
@@ -127,8 +138,11 @@ impl Administrator {
                 ..Default::default()
             }
             .into(),
-            _ if cx.chance(500_000) => ListConfigResourcesRequest::default().into(),
-            _ => ApiVersionsRequest::default().into(),
+            _ => match cx.between(0, 3) {
+                0 => ListConfigResourcesRequest::default().into(),
+                1 => ApiVersionsRequest::default().into(),
+                _ => about_one_node(cx, &topic, partition),
+            },
         };
         let api = odradek_core::wire::messages::Body::api(&body);
         let version = Session::version(cx, api);
@@ -277,5 +291,64 @@ impl Client for Administrator {
 
     fn is_idle(&self) -> bool {
         self.session.in_flight() == 0
+    }
+}
+
+/// What only a cluster of several nodes would have to think about.
+fn about_one_node(cx: &mut ClientContext<'_>, topic: &str, partition: i32) -> RequestBody {
+    // The next partition may not be there, or come into being now.
+    let partition = partition + cx.pick(&[0, 0, 1]);
+    match cx.between(0, 4) {
+        0 => ElectLeadersRequest {
+            election_type: cx.pick(&[0, 1]),
+            topic_partitions: cx.chance(800_000).then(|| {
+                vec![TopicPartitions {
+                    topic: topic.into(),
+                    partitions: vec![partition],
+                    ..Default::default()
+                }]
+            }),
+            ..Default::default()
+        }
+        .into(),
+        1 => AlterReplicaLogDirsRequest {
+            dirs: vec![AlterReplicaLogDir {
+                // A simulated broker has no name for its directory.
+                path: cx.pick(&["/nowhere", ""]).into(),
+                topics: vec![AlterReplicaLogDirTopic {
+                    name: topic.into(),
+                    partitions: vec![partition],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+        .into(),
+        2 => DescribeQuorumRequest {
+            topics: vec![describe_quorum::TopicRequest {
+                topic_name: cx
+                    .pick(&["__cluster_metadata", "__cluster_metadata", "other"])
+                    .into(),
+                partitions: vec![PartitionRequest::default()],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+        .into(),
+        3 => AlterPartitionReassignmentsRequest {
+            topics: vec![ReassignableTopic {
+                name: topic.into(),
+                partitions: vec![ReassignablePartition {
+                    partition_index: partition,
+                    replicas: cx.chance(800_000).then(|| vec![cx.between(0, 1) as i32]),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+        .into(),
+        _ => ListPartitionReassignmentsRequest::default().into(),
     }
 }

@@ -48,7 +48,7 @@ struct Link {
 /// The tag of a timer for the client's deadline.
 const DEADLINE: u64 = u64::MAX;
 /// What is set in the tag of a timer after which a connection is there, beside the network's id.
-const CONNECTED: u64 = 1 << 62;
+const CONNECTED: u64 = super::HOST_TIMERS;
 
 /// Where every client begins.
 #[must_use]

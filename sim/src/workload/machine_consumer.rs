@@ -322,6 +322,7 @@ impl MachineConsumer {
                         lost.push(partition);
                     }
                 }
+                other => broken(cx, format!("nobody subscribed: {other}")),
             }
         }
         tell(cx, run);

@@ -104,6 +104,7 @@ impl MachineProducer {
         producer.max_request_size = cx.pick(&[1_500, 1 << 20, 1 << 20]);
         producer.max_in_flight_requests_per_connection = self.mix.max_in_flight;
         producer.max_in_flight_batches_per_partition = cx.pick(&[1, 1, 1, 5]);
+        producer.enable_idempotence = cx.chance(500_000);
         config
     }
 
@@ -112,10 +113,18 @@ impl MachineProducer {
         self.life += 1;
         let config = self.configure(cx);
         let producer = self.id(cx.client, 0).producer;
+        // As the client itself sees it, by Kafka's rules.
+        let idempotent = config.producer.enable_idempotence
+            && config.producer.acks == Acks::All
+            && config.producer.retries > 0;
         let one_at_a_time = config.producer.max_in_flight_batches_per_partition == 1;
         // Without acks nobody learns that a record must be sent again before the next one.
-        let ordered = one_at_a_time && config.producer.acks != Acks::None;
-        cx.saw.push(Seen::Producer { producer, ordered });
+        let ordered = idempotent || (one_at_a_time && config.producer.acks != Acks::None);
+        cx.saw.push(Seen::Producer {
+            producer,
+            ordered,
+            idempotent,
+        });
         self.machine = Some(Machine::new(cx, &config, self.bugs));
         self.config = Some(config);
         self.last_number = 0;

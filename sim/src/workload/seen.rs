@@ -60,12 +60,14 @@ impl ReadRecord {
 /// Something that a client saw.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// A producer begins. `ordered`: it promises to keep the order of its sends to a partition.
+    /// A producer begins.
     Producer {
         /// Which.
         producer: u64,
-        /// Whether it keeps the order.
+        /// Whether it promises to keep the order of its sends to a partition.
         ordered: bool,
+        /// Whether it promises that nothing it sends is there twice.
+        idempotent: bool,
     },
     /// A record is handed in.
     Sent {

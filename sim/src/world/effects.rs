@@ -14,6 +14,7 @@ use crate::clock::MICROSECOND;
 use crate::host::connections::{Inbox, Sent, resolve};
 use crate::host::files::{Report, Started, Token};
 use crate::oracle::{Check, Mark};
+use crate::trace::{Lane, Sign};
 
 /// The largest frame that the host reads (`socket.request.max.bytes`).
 const MAX_FRAME_BYTES: usize = 100 << 20;
@@ -179,14 +180,16 @@ impl World {
         for (fault, path) in &outcome.faults {
             *self.counts.faults.entry(*fault).or_default() += 1;
             self.oracle.fault(*fault, path.as_ref());
+            let now = self.clock.mono();
+            let (sign, lane) = (Sign::Fault, Lane::Disk);
             match path {
                 Some(path) => {
-                    self.trace
-                        .line(self.clock.mono(), format_args!("* {fault}: {path}"));
+                    let what = format_args!("{fault}: {path}");
+                    self.trace.happened(now, sign, lane, what);
                 }
                 None => self
                     .trace
-                    .line(self.clock.mono(), format_args!("* {fault}")),
+                    .happened(now, sign, lane, format_args!("{fault}")),
             }
         }
         let node = number;
@@ -252,9 +255,11 @@ impl World {
             match node.connections.next_frame(connection, MAX_FRAME_BYTES) {
                 Inbox::Nothing => return,
                 Inbox::Bad(length) => {
-                    self.say(format_args!(
-                        "* {connection} sends a frame of {length} bytes"
-                    ));
+                    self.say(
+                        Sign::Event,
+                        Lane::Connection(connection),
+                        format_args!("{connection} sends a frame of {length} bytes"),
+                    );
                     return self.drop_connection(number, connection);
                 }
                 Inbox::Frame(frame) => self.request(number, connection, frame),

@@ -34,6 +34,8 @@ pub struct Node {
     pub died: bool,
     /// When the process dies, and how.
     pub crash: Option<Crash>,
+    /// The time of the last moment at which it could have died, and which of that time it was.
+    pub moment: (Mono, u64),
     /// The deadline that is scheduled.
     pub deadline: Option<Mono>,
     /// Faults that struck this process: what may excuse it for giving up.
@@ -43,10 +45,36 @@ pub struct Node {
 /// A death foretold.
 #[derive(Clone, Copy, Debug)]
 pub struct Crash {
-    /// After so many more effects, executions and reports.
-    pub countdown: u64,
+    /// When.
+    pub when: When,
     /// How; `None` is a graceful stop.
     pub death: Option<Death>,
+}
+
+/// When a death comes.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    /// After so many more effects, executions and reports.
+    After(u64),
+    /// At the `nth` of them from a time on.
+    At {
+        /// That time.
+        at: Mono,
+        /// Counts from 1.
+        nth: u64,
+    },
+}
+
+impl When {
+    /// One more moment has come: whether it is this one.
+    pub const fn is_now(&mut self, now: Mono) -> bool {
+        let left = match self {
+            Self::At { at, .. } if at.0 > now.0 => return false,
+            Self::After(left) | Self::At { nth: left, .. } => left,
+        };
+        *left = left.saturating_sub(1);
+        *left == 0
+    }
 }
 
 impl Node {
@@ -66,9 +94,16 @@ impl Node {
             is_stopping: false,
             died: false,
             crash: None,
+            moment: (Mono::default(), 0),
             deadline: None,
             faults_in_life: 0,
         }
+    }
+
+    /// Says when the process dies next, if it does.
+    pub const fn doom(&mut self, crash: Option<Crash>) {
+        self.crash = crash;
+        self.moment = (Mono(0), 0);
     }
 
     /// Whether clients are served.

@@ -4,11 +4,12 @@ use odradek_core::broker::Broker;
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::Input;
 
-use super::node::Crash;
+use super::node::{Crash, When};
 use super::{Event, Phase, World};
 use crate::choices::{Odds, Subsystem};
 use crate::clock::MILLISECOND;
 use crate::oracle::{Check, Death, Mark};
+use crate::trace::{Lane, Sign};
 
 /// The file that says that a stop was clean.
 const CLEAN: &str = "clean.shutdown";
@@ -27,7 +28,7 @@ impl World {
         let crash = self.draw_crash(life);
         let node = &mut self.nodes[number];
         node.life = life;
-        node.crash = crash;
+        node.doom(crash);
         node.deadline = None;
         node.faults_in_life = u64::from(node.disk.free_bytes().is_some());
         node.broker = Some(Broker::with_bugs(
@@ -42,6 +43,9 @@ impl World {
 
     /// When and how this life ends, if it is not to last.
     fn draw_crash(&mut self, life: u64) -> Option<Crash> {
+        if let Some(given) = self.given_end(life) {
+            return given;
+        }
         let rates = self.swarm.crashes;
         let so_far = self.counts.crashes + self.counts.power_losses + self.counts.stops;
         if self.phase != Phase::Faults || so_far >= u64::from(rates.limit) {
@@ -66,19 +70,29 @@ impl World {
         } else {
             Some(Death::Power)
         };
-        Some(Crash { countdown, death })
+        Some(Crash {
+            when: When::After(countdown),
+            death,
+        })
     }
 
     /// One more moment at which the process could die. Whether it does.
     pub(super) fn may_die(&mut self, number: usize) -> bool {
-        let Some(crash) = &mut self.nodes[number].crash else {
+        let now = self.clock.mono();
+        let node = &mut self.nodes[number];
+        let Some(crash) = &mut node.crash else {
             return false;
         };
-        crash.countdown = crash.countdown.saturating_sub(1);
-        if crash.countdown > 0 {
+        if node.moment.0 != now {
+            node.moment = (now, 0);
+        }
+        node.moment.1 += 1;
+        if !crash.when.is_now(now) {
             return false;
         }
         let death = crash.death;
+        let (life, nth) = (node.life, node.moment.1);
+        self.note_end(life, nth, death);
         match death {
             Some(death) => {
                 self.die(number, death);
@@ -106,20 +120,29 @@ impl World {
         if self.phase == Phase::Faults {
             // It may die while it stops.
             let life = node.life;
-            if self.choices.chance(Subsystem::Restart, life, Odds(300_000)) {
-                let countdown = self.choices.between(Subsystem::Restart, life, 1, 80);
-                let death = if self.choices.between(Subsystem::Restart, life, 0, 1) == 0 {
-                    Death::Process
-                } else {
-                    Death::Power
-                };
-                self.nodes[number].crash = Some(Crash {
-                    countdown,
-                    death: Some(death),
-                });
-            }
+            let crash = match self.given_end(life) {
+                Some(given) => given,
+                None => self.draw_crash_in_stop(life),
+            };
+            self.nodes[number].doom(crash);
         }
         self.step(number, Input::Stop);
+    }
+
+    fn draw_crash_in_stop(&mut self, life: u64) -> Option<Crash> {
+        let choices = &mut self.choices;
+        if !choices.chance(Subsystem::Restart, life, Odds(300_000)) {
+            return None;
+        }
+        let countdown = choices.between(Subsystem::Restart, life, 1, 80);
+        let death = match choices.between(Subsystem::Restart, life, 0, 1) {
+            0 => Death::Process,
+            _ => Death::Power,
+        };
+        Some(Crash {
+            when: When::After(countdown),
+            death: Some(death),
+        })
     }
 
     /// The process says that its graceful stop is over.
@@ -128,7 +151,12 @@ impl World {
         self.end_life(number, None);
         self.oracle.stopped(&self.nodes[number].disk);
         let life = self.nodes[number].life;
-        if self.choices.chance(Subsystem::Restart, life, Odds(300_000)) {
+        let odds = Odds(300_000);
+        if self
+            .choices
+            .fault(Subsystem::AfterStop, life, odds)
+            .is_some()
+        {
             // What was marked clean must survive this too.
             self.counts.power_losses += 1;
             if self.nodes[number].disk.durable(&CLEAN.into()).is_none() {
@@ -157,11 +185,15 @@ impl World {
         match death {
             Death::Process => {
                 self.counts.crashes += 1;
-                self.say(format_args!("* the process is killed"));
+                self.say(
+                    Sign::Fault,
+                    Lane::Broker,
+                    format_args!("the process is killed"),
+                );
             }
             Death::Power => {
                 self.counts.power_losses += 1;
-                self.say(format_args!("* the power goes"));
+                self.say(Sign::Fault, Lane::Broker, format_args!("the power goes"));
             }
         }
         self.end_life(number, Some(death));
@@ -202,17 +234,21 @@ impl World {
         if loss.names_lost > 0 {
             self.oracle.mark(Mark::NameLost);
         }
-        self.say(format_args!(
-            "* left of the disk: {} files changed, {} torn, {} names lost",
-            loss.files_changed, loss.files_torn, loss.names_lost
-        ));
+        self.say(
+            Sign::Event,
+            Lane::Disk,
+            format_args!(
+                "left of the disk: {} files changed, {} torn, {} names lost",
+                loss.files_changed, loss.files_torn, loss.names_lost
+            ),
+        );
     }
 
     fn restart_later(&mut self, number: usize) {
         let life = self.nodes[number].life;
         let after = self
             .choices
-            .exponential(Subsystem::Restart, life, 30 * MILLISECOND);
+            .exponential(Subsystem::RestartDelay, life, 30 * MILLISECOND);
         self.clock.after(after, Event::Start { node: number });
     }
 }

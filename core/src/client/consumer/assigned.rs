@@ -24,6 +24,14 @@ use crate::time::Mono;
 pub(super) struct Assigned {
     pub(super) position: Position,
     pub(super) paused: bool,
+    /// Whether it is being given up: nothing is fetched or handed out any more.
+    pub(super) revoking: bool,
+    /// Up to where the application is done, as far as its polls say.
+    pub(super) processed: Option<Offset>,
+    /// What the group has committed, as far as known.
+    pub(super) committed: Option<Offset>,
+    /// Epoch of the leader of the last batch that records were handed out of.
+    pub(super) last_epoch: Option<LeaderEpoch>,
     /// Changes whenever what is under way for the partition has become useless.
     pub(super) generation: u64,
     /// Where the next fetch begins, if the position is known.
@@ -54,6 +62,8 @@ pub(super) enum Position {
     Unknown(OffsetSpec),
     /// Being looked up.
     LookingUp,
+    /// What the group has committed, which is not known yet.
+    Committed,
     /// Out of range: waits for a seek.
     Lost,
 }
@@ -92,6 +102,10 @@ impl Assigned {
         let mut assigned = Self {
             position: Position::Lost,
             paused: false,
+            revoking: false,
+            processed: None,
+            committed: None,
+            last_epoch: None,
             generation,
             fetch_offset: Offset(0),
             fetched: VecDeque::new(),
@@ -113,11 +127,14 @@ impl Assigned {
         self.drop_fetched(generation);
         self.end_told = None;
         self.told = None;
+        self.processed = None;
+        self.last_epoch = None;
         self.failures = 0;
         self.retry_at = Mono(0);
         match to {
             StartAt::Offset(offset) => self.start_at(offset),
             StartAt::Spec(spec) => self.position = Position::Unknown(spec),
+            StartAt::Committed => self.position = Position::Committed,
         }
     }
 
@@ -146,7 +163,7 @@ impl Assigned {
 
     /// Whether there is something to hand out.
     pub(super) fn has_something(&self) -> bool {
-        !self.paused && !self.is_drained()
+        !self.paused && !self.revoking && !self.is_drained()
     }
 
     /// Takes in what a fetch brought: whole batches, then perhaps the beginning of another, which
@@ -305,6 +322,7 @@ impl Assigned {
             return Ok(());
         };
         let header = *open.records.header();
+        self.last_epoch = Some(header.leader_epoch).filter(|epoch| *epoch >= LeaderEpoch(0));
         let mut records = open.records.iter_from(open.cursor);
         while room.records > 0 && room.bytes > 0 {
             let Some(record) = records.next() else {

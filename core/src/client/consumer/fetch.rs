@@ -91,6 +91,7 @@ impl Consumer {
             wanted.buffered_bytes += assigned.buffered_bytes;
             if matches!(assigned.position, Position::At(_))
                 && !assigned.paused
+                && !assigned.revoking
                 && !assigned.fetching
                 && assigned.retry_at <= now
                 && assigned.buffered_bytes < partition_max
@@ -101,7 +102,8 @@ impl Consumer {
                     assigned.fetch_offset,
                     info.leader_epoch,
                 ));
-            } else if !assigned.paused && assigned.position != Position::Lost {
+            } else if !assigned.paused && !assigned.revoking && assigned.position != Position::Lost
+            {
                 wanted.leaves_out = true;
             }
         }

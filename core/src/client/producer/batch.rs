@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use crate::client::input::{CommandId, ProducerRecord};
 use crate::effect::BATCH_HEADER_BYTES;
-use crate::record::{BatchBuilder, BatchFields, BatchRecords, Compression, RecordsError};
+use crate::record::{
+    BatchBuilder, BatchFields, BatchRecords, Compression, ProducerFields, Record, RecordsError,
+};
 use crate::time::{Mono, Wall};
 use crate::wire::ErrorCode;
 
@@ -20,6 +22,10 @@ pub(super) struct Batch {
     /// The place of the first record among all that ever went to the partition: the order in which
     /// batches must be appended.
     pub(super) ordinal: u64,
+    /// How an idempotent producer has numbered it.
+    pub(super) sequence: Option<ProducerFields>,
+    /// How many records it has.
+    pub(super) count: usize,
     /// When the oldest of its records was sent.
     pub(super) created: Mono,
     /// Which flush its records wait for.
@@ -60,6 +66,8 @@ impl Batch {
             contents: Contents::Open(BatchBuilder::new(batch_size.max(BATCH_HEADER_BYTES))),
             sends: Vec::new(),
             ordinal,
+            sequence: None,
+            count: 0,
             created,
             epoch,
             attempts: 0,
@@ -88,6 +96,7 @@ impl Batch {
         }
         let memory = record.size();
         self.memory += memory;
+        self.count += 1;
         self.sends.push(Send {
             id,
             timestamp,
@@ -115,6 +124,7 @@ impl Batch {
             Contents::Built(bytes) => bytes,
             Contents::Open(builder) => builder.build(BatchFields {
                 compression,
+                producer: self.sequence,
                 ..BatchFields::default()
             }),
         };
@@ -128,6 +138,24 @@ impl Batch {
             Contents::Open(builder) => builder.estimated_size(),
             Contents::Built(bytes) => bytes.len(),
         }
+    }
+
+    /// Takes its number away: it is not in the log under that, and is sent under another.
+    ///
+    /// # Errors
+    /// If its own bytes do not read back, which would be a bug.
+    pub(super) fn strip_number(&mut self) -> Result<(), RecordsError> {
+        self.sequence = None;
+        let Contents::Built(bytes) = &self.contents else {
+            return Ok(());
+        };
+        let records = BatchRecords::open(bytes, usize::MAX)?;
+        let mut builder = BatchBuilder::new(usize::MAX);
+        for record in records.iter() {
+            append(&mut builder, &record?);
+        }
+        self.contents = Contents::Open(builder);
+        Ok(())
     }
 
     /// Drops the records themselves: nobody waits for them any more.
@@ -157,13 +185,13 @@ impl Batch {
         };
         let mut first = half(self.ordinal, self.epoch);
         let mut second = half(self.ordinal + middle as u64, self.epoch);
+        first.sequence = self.sequence;
+        second.sequence = self.sequence.map(|number| ProducerFields {
+            base_sequence: add_to_sequence(number.base_sequence, middle),
+            ..number
+        });
         for (index, (record, send)) in records.iter().zip(&self.sends).enumerate() {
             let record = record?;
-            let headers: Vec<_> = record
-                .headers
-                .iter()
-                .map(|header| (header.key, header.value))
-                .collect();
             let half = if index < middle {
                 &mut first
             } else {
@@ -172,11 +200,27 @@ impl Batch {
             let Contents::Open(builder) = &mut half.contents else {
                 unreachable!("a new batch is open");
             };
-            let fits = builder.append(record.timestamp, record.key, record.value, &headers);
-            assert!(fits, "half of a batch fits where the whole did");
+            append(builder, &record);
             half.sends.push(*send);
             half.memory += send.memory;
+            half.count += 1;
         }
         Ok([first, second])
     }
+}
+
+/// Adds a record of a batch of our own to another one that is no longer.
+fn append(builder: &mut BatchBuilder, record: &Record<'_>) {
+    let headers: Vec<_> = record
+        .headers
+        .iter()
+        .map(|header| (header.key, header.value))
+        .collect();
+    let fits = builder.append(record.timestamp, record.key, record.value, &headers);
+    assert!(fits, "a part of a batch fits where the whole did");
+}
+
+/// The sequence number `count` records later; after 2^31-1 comes 0.
+pub(super) const fn add_to_sequence(sequence: i32, count: usize) -> i32 {
+    ((sequence as u32).wrapping_add(count as u32) & 0x7fff_ffff) as i32
 }

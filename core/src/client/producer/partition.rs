@@ -5,12 +5,16 @@
 //! Batches are sent by rising ordinal. One that has to be sent again goes back to its place, and
 //! until it is through, nothing else of the partition is sent: neither while others of it are in
 //! flight, which may have to come back too, nor while it is in flight itself. With one batch in
-//! flight a partition (the default) this keeps the order of the sends whatever fails.
+//! flight a partition this keeps the order of the sends whatever fails; so do numbers ([`numbers`]),
+//! with which more may be in flight.
+//!
+//! [`numbers`]: super::numbers
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::batch::Batch;
+use super::numbers::Numbers;
 use crate::client::input::{CommandId, ProducerRecord, TopicName};
 use crate::client::step::earlier;
 use crate::ids::NodeId;
@@ -24,9 +28,11 @@ pub(super) struct Partition {
     /// Who leads it, as far as known.
     pub(super) leader: Option<NodeId>,
     /// By rising ordinal. Only the last may take more records.
-    waiting: VecDeque<Batch>,
+    pub(super) waiting: VecDeque<Batch>,
     /// In the order in which they were sent.
-    in_flight: Vec<Batch>,
+    pub(super) in_flight: Vec<Batch>,
+    /// How an idempotent producer numbers its batches.
+    pub(super) numbers: Numbers,
     next_ordinal: u64,
     /// Nothing is sent before this: a retry is backing off.
     not_before: Mono,
@@ -56,6 +62,7 @@ impl Partition {
             leader: None,
             waiting: VecDeque::new(),
             in_flight: Vec::new(),
+            numbers: Numbers::NONE,
             next_ordinal: 0,
             not_before: Mono(0),
             timer: None,
@@ -109,7 +116,9 @@ impl Partition {
                 .in_flight
                 .iter()
                 .any(|batch| batch.attempts > 1 || batch.ordinal > first.ordinal);
-        if retrying && !self.in_flight.is_empty() {
+        // Numbers begin anew once what has the old ones is through.
+        let begins_anew = self.numbers.is_broken && first.sequence.is_none();
+        if (retrying || begins_anew) && !self.in_flight.is_empty() {
             return None;
         }
         let lingers = !(self.waiting.len() > 1

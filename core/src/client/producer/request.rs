@@ -47,6 +47,9 @@ impl Producer {
         let mut data: BTreeMap<TopicName, Vec<PartitionProduceData>> = BTreeMap::new();
         let mut size = 0;
         for index in self.take_ready(node) {
+            if !self.number_next(step, index) {
+                continue;
+            }
             let Some(partition) = self.partitions.get_mut(index) else {
                 continue;
             };

@@ -16,6 +16,8 @@ pub(super) enum Verdict {
         /// The timestamp of all its records, if the broker gave them one.
         append_time: Option<i64>,
     },
+    /// It does not follow what the partition has of this producer.
+    OutOfOrder(ClientError),
     /// It is too large as it is.
     TooLarge(ClientError),
     /// It is refused.
@@ -43,6 +45,19 @@ impl Verdict {
             code,
             message: message(response),
         };
+        match code {
+            // It is there, and so long ago that its offset is forgotten.
+            ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
+                return Self::Appended {
+                    base_offset: None,
+                    append_time: None,
+                };
+            }
+            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID => {
+                return Self::OutOfOrder(error);
+            }
+            _ => {}
+        }
         if code == ErrorCode::MESSAGE_TOO_LARGE {
             return Self::TooLarge(error);
         }
@@ -100,5 +115,6 @@ const fn is_refused_before_append(code: ErrorCode) -> bool {
             | ErrorCode::UNSUPPORTED_COMPRESSION_TYPE
             | ErrorCode::INVALID_RECORD
             | ErrorCode::THROTTLING_QUOTA_EXCEEDED
+            | ErrorCode::INVALID_PRODUCER_EPOCH
     )
 }

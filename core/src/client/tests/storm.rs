@@ -248,7 +248,7 @@ fn a_reader_behind_the_same_network_sees_every_record_once_and_in_order() {
                         assert_eq!((offset, read.len()), (Offset(120), 116), "seed {seed}");
                         ends += 1;
                     }
-                    Polled::Error { error, .. } => panic!("seed {seed}: {error}"),
+                    other => panic!("seed {seed}: {other}"),
                 }
             }
             world.advance(rng.next_u64() % 60);

@@ -74,6 +74,7 @@ impl World {
             port: 9092,
         }]);
         config.producer.linger_ms = 0;
+        config.producer.enable_idempotence = false;
         change(&mut config);
         Self {
             client: Client::new(&config, [seed; 32]),

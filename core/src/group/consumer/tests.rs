@@ -315,7 +315,6 @@ fn an_expression_subscribes_to_what_it_matches_as_a_whole() {
     assert_eq!(count(&reply.assignment.unwrap()), 2);
     assert!(room.group.subscribes_to("orders-eu") && !room.group.subscribes_to("my-orders-eu"));
     room.topic("orders-asia", 1);
-    room.topic("__consumer_offsets", 1);
     let reply = room.stay("a", 1).unwrap();
     assert_eq!(count(&reply.assignment.unwrap()), 3);
     let reply = room
@@ -329,6 +328,17 @@ fn an_expression_subscribes_to_what_it_matches_as_a_whole() {
     assert_eq!(count(&reply.assignment.unwrap()), 1);
     assert!(room.group.regexes.is_empty());
     room.assert_reread();
+}
+
+#[test]
+fn an_expression_matches_the_brokers_own_topics_too() {
+    let mut room = Room::new(&[("orders", 1), ("__consumer_offsets", 1)]);
+    let all = |beat: &mut Beat| {
+        beat.names = None;
+        beat.regex = Some(".*".into());
+    };
+    let reply = room.join_with("a", &[], all).unwrap();
+    assert_eq!(count(&reply.assignment.unwrap()), 2);
 }
 
 #[test]

@@ -24,14 +24,14 @@ impl Topics<'_> {
         self.image.topic(name)
     }
 
-    /// The topics whose whole name an expression matches; never the broker's own.
+    /// The topics whose whole name an expression matches: the broker's own too, as with Kafka.
     pub(super) fn matching(&self, expression: &str) -> BTreeSet<Str> {
         let Ok(regex) = compile(expression) else {
             return BTreeSet::new();
         };
         let names = self.image.topics().map(|topic| topic.name.as_str());
         names
-            .filter(|name| !crate::group::coordinator::is_internal(name) && regex.is_match(name))
+            .filter(|name| regex.is_match(name))
             .map(Str::from)
             .collect()
     }

@@ -214,6 +214,11 @@ pub(crate) fn on_read(
         }
         Err(error) => return damaged(state, cx, index, &error.to_string()),
     };
+    let layout = state.partitions.get(&key).map(|p| p.log().layout());
+    if layout.is_some_and(|layout| layout != read.layout) {
+        // The cleaner put other files in the place of those that were read.
+        return load_from(state, cx, key, read.offset);
+    }
     let mut records = read.records;
     if state.bugs.has(Bug::ForgetLastCommit) {
         records.pop_if(|last| matches!(last, CoordinatorRecord::OffsetCommit(..)));

@@ -173,7 +173,7 @@ fn the_settings_refuse_what_they_say() {
         );
     }
     let mut keyless = batch(&[now], 10);
-    keyless.facts.record_without_key = true;
+    keyless.facts.without_key.insert(0);
     assert_eq!(
         h.append_all(&[batch(&[now], 10), keyless]),
         Err(AppendError::RecordWithoutKey { batch: 1 })

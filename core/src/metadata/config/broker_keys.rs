@@ -78,8 +78,10 @@ broker_keys! {
     "inter.broker.listener.name" String None, Any, Stored, false, "one node does not talk to others";
     "listener.security.protocol.map" String Some("PLAINTEXT:PLAINTEXT"), Any, Stored, false, "only PLAINTEXT exists here";
     "listeners" List Some("PLAINTEXT://:9092"), Any, Works, false, "where the broker listens";
-    "log.cleaner.enable" Boolean Some("true"), Any, Stored, false, "the cleaner does not exist yet";
-    "log.cleaner.threads" Int Some("1"), AtLeast(0), Stored, true, "the cleaner does not exist yet";
+    "log.cleaner.backoff.ms" Long Some("15000"), AtLeast(0), Works, false, "how long the cleaner waits before it looks for a log again";
+    "log.cleaner.dedupe.buffer.size" Long Some("134217728"), AtLeast(1), Works, false, "how large the cleaner's map of keys may become; what does not fit is cleaned in the next round";
+    "log.cleaner.enable" Boolean Some("true"), Any, Works, false, "whether compacted logs are cleaned";
+    "log.cleaner.threads" Int Some("1"), AtLeast(0), Stored, true, "one log is cleaned at a time";
     "log.dir" String None, Any, Works, false, "the data directory, if log.dirs is not set";
     "log.dirs" List None, Any, Works, false, "the data directory";
     "log.flush.offset.checkpoint.interval.ms" Int Some("60000"), AtLeast(0), Stored, false, "recovery points are kept every 64 MiB or 5 s of flushed data";
@@ -133,7 +135,7 @@ broker_keys! {
     "controller.listener.names" String None, Any, Stored, false, "one node is its own quorum";
     "authorizer.class.name" String Some(""), OneOf(&[""]), Refused, false, "there is no authorizer yet";
     "metrics.sample.window.ms" Long Some("30000"), AtLeast(1), Stored, false, "Kafka's metrics do not exist here";
-    "log.cleaner.io.max.bytes.per.second" Double Some("1.7976931348623157E308"), Any, Stored, true, "the cleaner does not exist yet";
+    "log.cleaner.io.max.bytes.per.second" Double Some("1.7976931348623157E308"), Any, Stored, true, "the cleaner works in small pieces, one at a time, and is not slowed down";
 }
 
 #[cfg(test)]

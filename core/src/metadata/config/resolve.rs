@@ -47,6 +47,30 @@ pub struct BrokerConfig {
     pub metadata_segment_bytes: u64,
     /// `group.*` and `offset(s).*`.
     pub groups: GroupConfig,
+    /// `log.cleaner.*`.
+    pub cleaner: CleanerConfig,
+}
+
+/// How compacted logs are cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanerConfig {
+    /// `log.cleaner.enable`.
+    pub is_enabled: bool,
+    /// `log.cleaner.backoff.ms`: how long to wait before a log is looked for again.
+    pub backoff_ms: u64,
+    /// `log.cleaner.dedupe.buffer.size`: how large the map of keys may become, in bytes.
+    pub dedupe_buffer_bytes: u64,
+}
+
+impl Default for CleanerConfig {
+    /// Kafka's defaults.
+    fn default() -> Self {
+        Self {
+            is_enabled: true,
+            backoff_ms: 15_000,
+            dedupe_buffer_bytes: 128 << 20,
+        }
+    }
 }
 
 /// Why the properties were refused.
@@ -95,6 +119,7 @@ impl Default for BrokerConfig {
             log: LogConfig::default(),
             metadata_segment_bytes: 1 << 20,
             groups: GroupConfig::default(),
+            cleaner: CleanerConfig::default(),
         }
     }
 }
@@ -168,6 +193,17 @@ impl BrokerConfig {
             }
             .with_overrides(|key| static_default(&properties, key)),
             groups: group_config(|name| number(name)),
+            cleaner: CleanerConfig {
+                is_enabled: flag("log.cleaner.enable", defaults.cleaner.is_enabled),
+                backoff_ms: narrow(
+                    number("log.cleaner.backoff.ms"),
+                    defaults.cleaner.backoff_ms,
+                ),
+                dedupe_buffer_bytes: narrow(
+                    number("log.cleaner.dedupe.buffer.size"),
+                    defaults.cleaner.dedupe_buffer_bytes,
+                ),
+            },
             properties,
             ..defaults
         };
@@ -303,6 +339,14 @@ impl LogConfig {
             "message.timestamp.type" => self.log_append_time = value == "LogAppendTime",
             "message.timestamp.before.max.ms" => into(&mut self.timestamp_before_max_ms),
             "message.timestamp.after.max.ms" => into(&mut self.timestamp_after_max_ms),
+            "delete.retention.ms" => into(&mut self.delete_retention_ms),
+            "min.compaction.lag.ms" => into(&mut self.min_compaction_lag_ms),
+            "max.compaction.lag.ms" => self.max_compaction_lag_ms = below_max(),
+            "min.cleanable.dirty.ratio" => {
+                if let Some(ppm) = millionths(value) {
+                    self.min_cleanable_dirty_ppm = ppm;
+                }
+            }
             "cleanup.policy" => {
                 self.delete = super::value::split_list(value).any(|word| word == "delete");
                 self.compact = super::value::split_list(value).any(|word| word == "compact");
@@ -310,6 +354,14 @@ impl LogConfig {
             _ => {}
         }
     }
+}
+
+/// A decimal number between 0 and 1 in millionths: what decides knows no floats.
+fn millionths(value: &str) -> Option<u32> {
+    let ratio: f64 = value.trim().parse().ok()?;
+    (0.0..=1.0)
+        .contains(&ratio)
+        .then_some((ratio * 1_000_000.0) as u32)
 }
 
 /// Checks the configs of one topic; an error names the key.

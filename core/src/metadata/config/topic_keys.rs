@@ -1,7 +1,7 @@
 //! The configs of a topic.
 
 use super::Standing::{self, Refused, Stored, Works};
-use super::value::Bounds::{self, Any, AtLeast, OneOf};
+use super::value::Bounds::{self, Any, AtLeast, OneOf, Ratio};
 use super::value::ConfigType::{self, Boolean, Double, Int, List, Long, String};
 
 /// A config of a topic.
@@ -43,7 +43,7 @@ macro_rules! topic_keys {
 
 topic_keys! {
     "cleanup.policy" "log.cleanup.policy" List "delete", OneOf(&["compact", "delete"]), Works,
-        "delete removes old segments by retention; compact keeps all until the cleaner exists";
+        "delete removes old segments by retention; compact keeps the last record of each key";
     "compression.gzip.level" "compression.gzip.level" Int "-1", Any, Stored,
         "level for recompression with gzip, which Odradek does not do";
     "compression.lz4.level" "compression.lz4.level" Int "9", Any, Stored,
@@ -52,7 +52,7 @@ topic_keys! {
         "batches are stored as the producer compressed them";
     "compression.zstd.level" "compression.zstd.level" Int "3", Any, Stored,
         "level for recompression with zstd, which Odradek does not do";
-    "delete.retention.ms" "log.cleaner.delete.retention.ms" Long "86400000", AtLeast(0), Stored,
+    "delete.retention.ms" "log.cleaner.delete.retention.ms" Long "86400000", AtLeast(0), Works,
         "how long the cleaner keeps tombstones";
     "file.delete.delay.ms" "log.segment.delete.delay.ms" Long "60000", AtLeast(0), Works,
         "how long the files of a deleted segment stay";
@@ -70,7 +70,7 @@ topic_keys! {
         "tiered storage does not exist here";
     "local.retention.ms" "log.local.retention.ms" Long "-2", OneOf(&["-2"]), Refused,
         "tiered storage does not exist here";
-    "max.compaction.lag.ms" "log.cleaner.max.compaction.lag.ms" Long MAX, AtLeast(1), Stored,
+    "max.compaction.lag.ms" "log.cleaner.max.compaction.lag.ms" Long MAX, AtLeast(1), Works,
         "how long a record may stay uncompacted";
     "max.message.bytes" "message.max.bytes" Int "1048588", AtLeast(0), Works,
         "the largest record batch accepted";
@@ -80,9 +80,9 @@ topic_keys! {
         "how far in the past a record's timestamp may lie";
     "message.timestamp.type" "log.message.timestamp.type" String "CreateTime", OneOf(&["CreateTime", "LogAppendTime"]), Works,
         "whose clock a record's timestamp is";
-    "min.cleanable.dirty.ratio" "log.cleaner.min.cleanable.ratio" Double "0.5", Any, Stored,
-        "when the cleaner starts on a log";
-    "min.compaction.lag.ms" "log.cleaner.min.compaction.lag.ms" Long "0", AtLeast(0), Stored,
+    "min.cleanable.dirty.ratio" "log.cleaner.min.cleanable.ratio" Double "0.5", Ratio, Works,
+        "the share of a log that must not be cleaned yet for the cleaner to start";
+    "min.compaction.lag.ms" "log.cleaner.min.compaction.lag.ms" Long "0", AtLeast(0), Works,
         "how long a record stays uncompacted";
     "min.insync.replicas" "min.insync.replicas" Int "1", AtLeast(1), Works,
         "with acks=all, how many replicas must be in sync; there is one";

@@ -36,6 +36,8 @@ pub enum Bounds {
     AtLeast(i64),
     /// An integer between the two, inclusive.
     Between(i64, i64),
+    /// A number between 0 and 1.
+    Ratio,
     /// One of these words (each of them, in a list).
     OneOf(&'static [&'static str]),
 }
@@ -90,6 +92,10 @@ impl ConfigType {
                     Err(invalid(alloc::format!("between {low} and {high}")))
                 }
                 _ => Ok(()),
+            },
+            Bounds::Ratio => match value.trim().parse::<f64>() {
+                Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(()),
+                _ => Err(invalid("a number between 0 and 1".to_string())),
             },
             Bounds::OneOf(words) => {
                 let known = |word: &str| words.contains(&word);

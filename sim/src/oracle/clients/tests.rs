@@ -27,6 +27,7 @@ impl Scene {
         scene.tell(Seen::Producer {
             producer: PRODUCER,
             ordered: true,
+            idempotent: false,
         });
         for reader in [READER, verifier::READER] {
             let reset = OffsetReset::Earliest;
@@ -112,6 +113,20 @@ const fn id(number: u64) -> Id {
         producer: PRODUCER,
         number,
     }
+}
+
+#[test]
+fn a_record_of_an_idempotent_producer_is_there_once() {
+    let mut scene = Scene::new();
+    scene.tell(Seen::Producer {
+        producer: PRODUCER,
+        ordered: true,
+        idempotent: true,
+    });
+    scene.reads(verifier::READER, 0, &[1, 2]);
+    scene.assert_fine();
+    scene.reads(verifier::READER, 2, &[1]);
+    scene.assert_violates(Check::IdempotentSendOnce);
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! Asking how far the group has read (OffsetFetch): where the partitions begin that it assigns.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::client::input::{TopicName, TopicPartition};
+use crate::client::metadata::Metadata;
+use crate::ids::{Offset, TopicId};
+use crate::time::Mono;
+use crate::wire::messages::offset_fetch::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use crate::wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
+use crate::wire::{ErrorCode, Str, Versions};
+
+/// The question in flight, and when the next may follow.
+#[derive(Debug, Default)]
+pub(super) struct CommittedOffsets {
+    in_flight: Option<Question>,
+    next: u64,
+    pub(super) failures: u32,
+    pub(super) not_before: Mono,
+}
+
+#[derive(Debug)]
+pub(super) struct Question {
+    number: u64,
+    /// With the generation of each, by which the consumer knows whether it still matters.
+    partitions: BTreeMap<TopicPartition, u64>,
+    ids: BTreeMap<TopicName, TopicId>,
+}
+
+/// What was found of a partition as of a generation: the offset, or nothing, or an error.
+pub(super) type Found = (TopicPartition, u64, Result<Option<Offset>, ErrorCode>);
+
+impl CommittedOffsets {
+    pub(super) const fn is_asking(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// The question for these partitions, and the versions it may be asked in.
+    pub(super) fn ask(
+        &mut self,
+        metadata: &Metadata,
+        group_id: &Str,
+        member: Option<(Str, i32)>,
+        partitions: Vec<(TopicPartition, u64)>,
+    ) -> (u64, OffsetFetchRequest, Versions) {
+        let mut by_topic: BTreeMap<TopicName, Vec<i32>> = BTreeMap::new();
+        for (partition, _) in &partitions {
+            let numbers = by_topic.entry(partition.topic.clone()).or_default();
+            numbers.push(partition.partition);
+        }
+        let ids: BTreeMap<TopicName, TopicId> = by_topic
+            .keys()
+            .map(|name| {
+                let id = metadata.topic(name).map_or(TopicId::ZERO, |topic| topic.id);
+                (name.clone(), id)
+            })
+            .collect();
+        let all_have_ids = ids.values().all(|id| *id != TopicId::ZERO);
+        let (member_id, member_epoch) = member.map_or((None, -1), |(id, epoch)| (Some(id), epoch));
+        // Which of the two lists is sent depends on the version.
+        let group = OffsetFetchRequestGroup {
+            group_id: group_id.clone(),
+            member_id,
+            member_epoch,
+            topics: Some(
+                by_topic
+                    .iter()
+                    .map(|(name, numbers)| OffsetFetchRequestTopics {
+                        name: Str::from(&**name),
+                        topic_id: ids.get(name).copied().unwrap_or(TopicId::ZERO),
+                        partition_indexes: numbers.clone(),
+                        ..Default::default()
+                    })
+                    .collect(),
+            ),
+            ..Default::default()
+        };
+        let request = OffsetFetchRequest {
+            group_id: group_id.clone(),
+            topics: Some(
+                by_topic
+                    .into_iter()
+                    .map(|(name, partition_indexes)| OffsetFetchRequestTopic {
+                        name: Str::from(&*name),
+                        partition_indexes,
+                        ..Default::default()
+                    })
+                    .collect(),
+            ),
+            groups: alloc::vec![group],
+            ..Default::default()
+        };
+        self.next += 1;
+        self.in_flight = Some(Question {
+            number: self.next,
+            partitions: partitions.into_iter().collect(),
+            ids,
+        });
+        let within = Versions::new(1, if all_have_ids { i16::MAX } else { 9 });
+        (self.next, request, within)
+    }
+
+    /// The answer came, or none will: the question it was to.
+    pub(super) fn take(&mut self, number: u64) -> Option<Question> {
+        self.in_flight.take_if(|question| question.number == number)
+    }
+}
+
+impl Question {
+    /// What the answer says of each partition. The error is that of the whole group.
+    pub(super) fn read(&self, response: &OffsetFetchResponse) -> Result<Vec<Found>, ErrorCode> {
+        let mut answers: BTreeMap<TopicPartition, Result<Option<Offset>, ErrorCode>> =
+            BTreeMap::new();
+        let mut put = |name: &TopicName, number: i32, offset: i64, code: ErrorCode| {
+            let partition = TopicPartition {
+                topic: name.clone(),
+                partition: number,
+            };
+            let answer = match code {
+                ErrorCode::NONE => Ok((offset >= 0).then_some(Offset(offset))),
+                code => Err(code),
+            };
+            answers.insert(partition, answer);
+        };
+        let named = |name: &str, id: TopicId| {
+            self.ids.iter().find(|(asked, asked_id)| {
+                if id == TopicId::ZERO {
+                    name == &***asked
+                } else {
+                    id == **asked_id
+                }
+            })
+        };
+        if response.error_code.is_error() {
+            return Err(response.error_code);
+        }
+        for group in &response.groups {
+            if group.error_code.is_error() {
+                return Err(group.error_code);
+            }
+            for topic in &group.topics {
+                let Some((name, _)) = named(&topic.name, topic.topic_id) else {
+                    continue;
+                };
+                for one in &topic.partitions {
+                    put(
+                        name,
+                        one.partition_index,
+                        one.committed_offset,
+                        one.error_code,
+                    );
+                }
+            }
+        }
+        for topic in &response.topics {
+            let Some((name, _)) = named(&topic.name, TopicId::ZERO) else {
+                continue;
+            };
+            for one in &topic.partitions {
+                put(
+                    name,
+                    one.partition_index,
+                    one.committed_offset,
+                    one.error_code,
+                );
+            }
+        }
+        let missing = Err(ErrorCode::UNKNOWN_SERVER_ERROR);
+        Ok(self
+            .partitions
+            .iter()
+            .map(|(partition, generation)| {
+                let answer = answers.get(partition).copied().unwrap_or(missing);
+                (partition.clone(), *generation, answer)
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,38 @@
+//! The subcommands, one file each, and what several of them need.
+
+use std::ops::Range;
+
+use odradek_sim::bugs::{Planted, by_name};
+
+pub(crate) mod bugs;
+pub(crate) mod corpus;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod shrink;
+pub(crate) mod stopwatch;
+pub(crate) mod subject;
+
+/// `A..B`, which is not empty.
+pub(crate) fn seed_range(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").ok_or("write it as A..B")?;
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|error| format!("{text}: {error}"))
+    };
+    let (from, to) = (number(from)?, number(to)?);
+    if from >= to {
+        return Err("there is no seed in it".to_owned());
+    }
+    Ok(from..to)
+}
+
+/// The bug of a name, or none.
+pub(crate) fn plant(bug: Option<&str>) -> Result<Planted, String> {
+    bug.map_or(Ok(Planted::NONE), by_name)
+}
+
+/// How many threads may run at once.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

@@ -1,0 +1,143 @@
+//! The phases of a run after its faults, and when each of them is over.
+
+use odradek_core::broker::inspect::Held;
+use odradek_core::ids::ConnectionId;
+use odradek_core::time::Mono;
+
+use super::node::Node;
+use super::{Event, PHASE_BOUND_NS, Phase, VERIFIER, World};
+use crate::clock::MILLISECOND;
+use crate::network::Arrival;
+use crate::oracle::Check;
+use crate::workload::Client;
+
+impl World {
+    pub(super) fn faults_over(&mut self) {
+        self.say_all("faults are over");
+        self.network.active = false;
+        for node in &mut self.nodes {
+            node.disk_faults.active = false;
+            node.disk.set_free_bytes(None);
+            node.crash = None;
+        }
+        for connection in self.network.half_open() {
+            let arrival = Arrival::BrokerSeesClose;
+            self.clock.after(
+                0,
+                Event::Arrive {
+                    connection,
+                    arrival,
+                },
+            );
+        }
+        for client in 0..self.clients.len() {
+            self.finish(client);
+        }
+        self.enter(Phase::Settle);
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phase_ends = Mono(self.clock.mono().0 + PHASE_BOUND_NS);
+        self.clock.after(0, Event::Poll);
+    }
+
+    /// Whether a phase is over, and then the next one.
+    pub(super) fn poll(&mut self) {
+        let serving = self.nodes.iter().all(Node::is_serving);
+        match self.phase {
+            Phase::Settle if serving && self.clients.iter().all(|c| c.is_idle()) => {
+                self.say_all("all clients are done; reading everything");
+                self.enter(Phase::Verify);
+                self.with_client(VERIFIER, |client, cx| client.start(cx));
+                return;
+            }
+            Phase::Verify if self.verifier.is_idle() => {
+                let read = std::mem::take(&mut self.verifier.read);
+                self.oracle.everything_was_read(&read);
+                self.close_clients();
+                self.enter(Phase::Stop);
+                return;
+            }
+            Phase::Stop => {
+                if let Some(broker) = &self.nodes[0].broker {
+                    let held = broker.held();
+                    let clean = held == Held::default();
+                    let late = self.clock.mono().0 + PHASE_BOUND_NS / 2 > self.phase_ends.0;
+                    // A produce that timed out stays parked until its flush is over.
+                    if !self.nodes[0].is_stopping && (clean || late) {
+                        if !clean {
+                            let parked: Vec<String> = broker
+                                .partitions()
+                                .filter(|(_, partition)| partition.waiting() > 0)
+                                .map(|(_, partition)| {
+                                    let log = partition.log();
+                                    format!(
+                                        "{} in {} (high watermark {}, end {})",
+                                        partition.waiting(),
+                                        log.dir(),
+                                        partition.high_watermark(),
+                                        log.log_end_offset()
+                                    )
+                                })
+                                .collect();
+                            let detail = format!(
+                                "no connection is left, and there are {held:?}: {}",
+                                parked.join(", ")
+                            );
+                            self.oracle
+                                .violate(Check::ClosedConnectionLeaksNothing, detail);
+                        }
+                        self.stop(0);
+                    }
+                } else {
+                    self.enter(Phase::Restart);
+                    self.clock.after(0, Event::Start { node: 0 });
+                    return;
+                }
+            }
+            Phase::Restart if serving => {
+                self.say_all("done");
+                self.phase = Phase::Done;
+                return;
+            }
+            _ => {}
+        }
+        if self.clock.mono() > self.phase_ends {
+            let what = self.why_stuck();
+            self.oracle.stuck(&what);
+        }
+        self.clock.after(10 * MILLISECOND, Event::Poll);
+    }
+
+    fn why_stuck(&self) -> String {
+        let waiting = self.oracle.waiting();
+        let busy: Vec<usize> = (0..self.clients.len())
+            .filter(|client| !self.clients[*client].is_idle())
+            .collect();
+        match self.phase {
+            Phase::Settle if !self.nodes.iter().all(Node::is_serving) => {
+                "the broker does not start".to_owned()
+            }
+            Phase::Settle => {
+                format!("clients {busy:?} are not done; {waiting} requests wait for an answer")
+            }
+            Phase::Verify => format!("not everything can be read; {waiting} requests wait"),
+            Phase::Stop => "the broker does not stop".to_owned(),
+            Phase::Restart => "the broker does not start after a graceful stop".to_owned(),
+            Phase::Faults | Phase::Done => "the run does not end".to_owned(),
+        }
+    }
+
+    /// All clients leave.
+    fn close_clients(&mut self) {
+        let open: Vec<ConnectionId> = self.nodes[0].connections.ids().collect();
+        for connection in open {
+            let now = self.clock.mono();
+            let arrivals = self
+                .network
+                .close_by_client(connection, now, &mut self.choices);
+            self.travel(connection, arrivals);
+        }
+    }
+}
