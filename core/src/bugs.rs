@@ -44,6 +44,30 @@ pub enum Bug {
     CleanedBatchEndMoves,
     /// The cleaner deletes segments before the name of the one that replaces them is durable.
     ForgetSwapSync,
+    /// A rebalance of a classic group ends in the generation before it.
+    KeepGeneration,
+    /// A SyncGroup of an earlier generation is taken.
+    SyncIgnoresGeneration,
+    /// A commit is taken from whoever makes it.
+    CommitWithoutFencing,
+    /// A commit is answered before its records are durable.
+    CommitBeforeDurable,
+    /// When groups are read back, the last commit is left out.
+    ForgetLastCommit,
+    /// A commit that goes back is answered and stored, and does not take effect.
+    CommitOnlyForward,
+    /// A static member's old self is taken for its new one.
+    OldSelfNotFenced,
+    /// A partition of a consumer group is to be owned by two members.
+    AssignTwice,
+    /// A partition is given to a member while another has it.
+    GiveBeforeRevoke,
+    /// A heartbeat is taken whatever epoch it names.
+    IgnoreMemberEpoch,
+    /// A rebalance has no deadline.
+    RebalanceNeverEnds,
+    /// A member whose session has ended stays.
+    DeadMemberStays,
 }
 
 /// Which bug is planted, if any.
@@ -81,7 +105,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 20] = [
+    pub const ALL: [(&'static str, Self); 32] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -102,5 +126,17 @@ impl Bug {
         ("drop-tombstones-early", Self::DropTombstonesEarly),
         ("cleaned-batch-end-moves", Self::CleanedBatchEndMoves),
         ("forget-swap-sync", Self::ForgetSwapSync),
+        ("keep-generation", Self::KeepGeneration),
+        ("sync-ignores-generation", Self::SyncIgnoresGeneration),
+        ("commit-without-fencing", Self::CommitWithoutFencing),
+        ("commit-before-durable", Self::CommitBeforeDurable),
+        ("forget-last-commit", Self::ForgetLastCommit),
+        ("commit-only-forward", Self::CommitOnlyForward),
+        ("old-self-not-fenced", Self::OldSelfNotFenced),
+        ("assign-twice", Self::AssignTwice),
+        ("give-before-revoke", Self::GiveBeforeRevoke),
+        ("ignore-member-epoch", Self::IgnoreMemberEpoch),
+        ("rebalance-never-ends", Self::RebalanceNeverEnds),
+        ("dead-member-stays", Self::DeadMemberStays),
     ];
 }

@@ -116,6 +116,18 @@ pub fn workload_of(name: &str) -> Workload {
         | "ignore-producer-epoch"
         | "forget-producers-at-start"
         | "producer-id-before-durable" => Workload::Idempotence,
+        "keep-generation"
+        | "sync-ignores-generation"
+        | "commit-without-fencing"
+        | "commit-before-durable"
+        | "forget-last-commit"
+        | "commit-only-forward"
+        | "old-self-not-fenced"
+        | "assign-twice"
+        | "give-before-revoke"
+        | "ignore-member-epoch"
+        | "rebalance-never-ends"
+        | "dead-member-stays" => Workload::Rebalance,
         _ => Workload::Mixed,
     }
 }

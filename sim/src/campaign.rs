@@ -61,6 +61,8 @@ pub struct Summary {
     pub faults: BTreeMap<DiskFault, u64>,
     /// In how many seeds each mark was hit.
     pub marks: BTreeMap<Mark, u64>,
+    /// In how many seeds something came to pass that has a share of its own.
+    shares: BTreeMap<&'static str, u64>,
     /// The first seed that failed, then, when asked to go on, the first of each other check.
     pub failed: Vec<Outcome>,
     /// The seeds that failed each check.
@@ -148,7 +150,33 @@ impl Outcome {
     }
 }
 
+/// What the summary tells a share of: the words, and the marks of which one must be hit.
+const SHARES: &[(&str, &[Mark])] = &[
+    ("a rebalance", &[Mark::Rebalanced, Mark::ConsumerJoined]),
+    ("a fenced commit", &[Mark::CommitFenced]),
+    ("an answered duplicate", &[Mark::DuplicateAnswered]),
+    (
+        "a crash in a rebalance",
+        &[Mark::CrashedInRebalance, Mark::CrashedInHeartbeat],
+    ),
+    ("a crash with a commit under way", &[Mark::CrashedInCommit]),
+    (
+        "a crash with an idempotent batch under way",
+        &[Mark::CrashedInIdempotentProduce],
+    ),
+];
+
 impl Summary {
+    /// The share of the schedules in which what groups and producers are there for came to pass.
+    #[must_use]
+    pub fn shares(&self) -> String {
+        let shares = self.shares.iter().map(|(what, count)| {
+            let share = *count as f64 * 100.0 / self.seeds.max(1) as f64;
+            format!("{share:.1} % {what}")
+        });
+        shares.collect::<Vec<_>>().join(", ")
+    }
+
     fn add(&mut self, outcome: Outcome) {
         self.seeds += 1;
         self.steps += outcome.counts.steps;
@@ -170,6 +198,10 @@ impl Summary {
         }
         for mark in outcome.marks.keys() {
             *self.marks.entry(*mark).or_default() += 1;
+        }
+        for (what, marks) in SHARES {
+            let hit = marks.iter().any(|mark| outcome.marks.contains_key(mark));
+            *self.shares.entry(what).or_default() += u64::from(hit);
         }
         if let Some(violation) = &outcome.violation {
             let seeds = self.failures.entry(violation.check).or_default();

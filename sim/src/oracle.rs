@@ -16,6 +16,7 @@
 //! | [`admin`] | ConfigDurable, EpochEndsWhereItDoes, answers that say something about everything asked |
 //! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, IdempotentSendOnce, ClientKeepsItsWord |
 //! | [`producers`] | SequenceGapless, DuplicateReturnsOriginalOffset, StaleEpochFenced, OutOfOrderRejected, ProducerIdUnique, DedupSurvivesRestart |
+//! | [`groups`] | GenerationMonotonic, OnePartitionOneOwnerPerGeneration, StaleCommitRejected, CommittedOffsetDurable, CommitNeverRegressesUnasked, StaticMemberFenced, LegalTargetAssignment, NoDoubleAssignment, MemberEpochValid, RebalanceTerminates, DeadMemberEvicted |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
 use std::collections::BTreeMap;
@@ -31,15 +32,18 @@ use odradek_core::time::Mono;
 use self::admin::Configs;
 use self::clients::Clients;
 use self::connections::Exchanges;
+use self::groups::Groups;
 use self::model::{LogModel, Models};
 use self::producers::Producers;
 use crate::disk::Disk;
+use crate::swarm::Workload;
 
 pub mod admin;
 pub mod answers;
 pub mod clients;
 pub mod connections;
 pub mod durability;
+pub mod groups;
 pub mod indexes;
 pub mod liveness;
 pub mod long_poll;
@@ -128,6 +132,29 @@ pub enum Check {
     ProducerIdUnique,
     /// What was known of a producer's last batches is known after a restart.
     DedupSurvivesRestart,
+    /// A group's generations never go back, and each is one rebalance.
+    GenerationMonotonic,
+    /// No two members own a partition in one generation, and each owns what its leader gave it.
+    OnePartitionOneOwnerPerGeneration,
+    /// A commit is taken only from a member of now, or of a group without members from anybody.
+    StaleCommitRejected,
+    /// An offset that was committed is there after any crash.
+    CommittedOffsetDurable,
+    /// A committed offset goes back only if somebody commits or deletes it.
+    CommitNeverRegressesUnasked,
+    /// A static member's old self is fenced.
+    StaticMemberFenced,
+    /// A consumer group's assignment has only partitions that are there, each once, and of topics
+    /// that its member subscribes to.
+    LegalTargetAssignment,
+    /// No partition is given to a member while another has it.
+    NoDoubleAssignment,
+    /// A member is in the epoch that it was told, or the one before, and epochs do not go back.
+    MemberEpochValid,
+    /// Once faults stop, every group becomes stable.
+    RebalanceTerminates,
+    /// Once faults stop, whoever is dead is a member no more.
+    DeadMemberEvicted,
     /// Once faults stop, everything acknowledged is read.
     EverythingAcknowledgedIsRead,
     /// Once faults stop, everything ends within a bound of virtual time.
@@ -224,9 +251,74 @@ pub enum Mark {
     PartitionsAdded,
     /// A config was read that was set before.
     ConfigRead,
+    /// A classic group began a generation.
+    Rebalanced,
+    /// It had more than one member.
+    RebalancedMany,
+    /// A leader vanished between its join and its sync.
+    LeaderVanished,
+    /// A member of a group died without a word.
+    MemberDied,
+    /// A member left.
+    MemberLeft,
+    /// A static member was removed by its instance id.
+    MemberRemoved,
+    /// A new member was sent away to come back with its id.
+    MemberIdRequired,
+    /// A static member's old self was fenced.
+    StaticMemberFenced,
+    /// A member joined a group that the broker assigns for.
+    ConsumerJoined,
+    /// Such a group was stable with several members.
+    ConsumersStable,
+    /// A member of such a group was fenced by its epoch, or was none any more.
+    MemberEpochFenced,
+    /// An expression that is none was refused.
+    ExpressionRefused,
+    /// A group went from one protocol to the other.
+    ProtocolChanged,
+    /// An offset was committed.
+    CommitStored,
+    /// A commit was fenced.
+    CommitFenced,
+    /// An offset was read that was committed before the broker started.
+    CommitReadAfterRestart,
+    /// An offset was deleted.
+    OffsetDeleted,
+    /// An offset expired.
+    OffsetExpired,
+    /// A group was deleted.
+    GroupDeleted,
+    /// A process died while members joined or synced.
+    CrashedInRebalance,
+    /// A process died with a heartbeat of a consumer group under way.
+    CrashedInHeartbeat,
+    /// A process died with a commit under way.
+    CrashedInCommit,
+    /// A process died with a batch of an idempotent producer under way.
+    CrashedInIdempotentProduce,
 }
 
 impl Mark {
+    /// Those that a campaign of many schedules must hit.
+    #[must_use]
+    pub fn of(workload: Workload) -> Vec<Self> {
+        let all = Self::ALL.iter().copied();
+        match workload {
+            Workload::Mixed => all.collect(),
+            Workload::Idempotence => vec![
+                Self::DuplicateAnswered,
+                Self::DuplicateAnsweredAfterRestart,
+                Self::OutOfOrderAnswered,
+                Self::StaleEpochAnswered,
+                Self::CrashedInIdempotentProduce,
+            ],
+            Workload::Rebalance => all
+                .filter(|mark| *mark >= Self::Rebalanced && *mark <= Self::CrashedInCommit)
+                .collect(),
+        }
+    }
+
     /// All of them.
     pub const ALL: &[Self] = &[
         Self::FetchWokenByBytes,
@@ -259,6 +351,29 @@ impl Mark {
         Self::PositionLost,
         Self::PartitionsAdded,
         Self::ConfigRead,
+        Self::Rebalanced,
+        Self::RebalancedMany,
+        Self::LeaderVanished,
+        Self::MemberDied,
+        Self::MemberLeft,
+        Self::MemberRemoved,
+        Self::MemberIdRequired,
+        Self::StaticMemberFenced,
+        Self::ConsumerJoined,
+        Self::ConsumersStable,
+        Self::MemberEpochFenced,
+        Self::ExpressionRefused,
+        Self::ProtocolChanged,
+        Self::CommitStored,
+        Self::CommitFenced,
+        Self::CommitReadAfterRestart,
+        Self::OffsetDeleted,
+        Self::OffsetExpired,
+        Self::GroupDeleted,
+        Self::CrashedInRebalance,
+        Self::CrashedInHeartbeat,
+        Self::CrashedInCommit,
+        Self::CrashedInIdempotentProduce,
     ];
 }
 
@@ -272,6 +387,7 @@ pub struct Oracle {
     producers: Producers,
     clients: Clients,
     configs: Configs,
+    groups: Groups,
     files: BTreeMap<FileId, FilePath>,
     topic_ids: BTreeMap<TopicId, String>,
     /// Topics whose creation was acknowledged and whose deletion nobody asked for.
@@ -303,6 +419,7 @@ impl Oracle {
             producers: Producers::default(),
             clients: Clients::default(),
             configs: Configs::default(),
+            groups: Groups::default(),
             files: BTreeMap::new(),
             topic_ids: BTreeMap::new(),
             created: BTreeMap::new(),
@@ -412,6 +529,7 @@ impl Oracle {
             self.mark(Mark::DiedWhileLoading);
         }
         self.files.clear();
+        self.groups_process_ended(death);
         self.exchanges.clear();
         self.producers.process_ended();
         self.models.process_ended(death);
@@ -427,10 +545,12 @@ impl Oracle {
         self.exchanges.request(self.now, connection, frame);
         self.note_sent(connection);
         self.note_intentions(connection);
+        self.note_group_request(connection);
     }
 
     /// A connection is gone.
     pub fn closed(&mut self, connection: ConnectionId) {
+        self.group_requests_lost(Some(connection));
         self.exchanges.close(connection);
     }
 }
@@ -459,9 +579,9 @@ impl fmt::Display for Violation {
 }
 
 impl LogModel {
-    /// Whether it is one that clients produce to.
+    /// Whether it is a partition's, and not that of the broker's metadata.
     fn is_users(&self) -> bool {
-        !self.directory.starts_with("__")
+        !self.directory.starts_with("__cluster_metadata")
     }
 }
 

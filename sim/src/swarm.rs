@@ -3,6 +3,7 @@
 //! Each seed leaves most things out and does a few of them often, so that rare combinations come
 //! up (swarm testing).
 
+use odradek_core::group::config::GroupConfig;
 use odradek_core::input::Endpoint;
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::metadata::config::BrokerConfig;
@@ -12,6 +13,7 @@ use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
 use crate::disk::faults::{DiskRates, Latency};
 use crate::disk::power_loss::Tearing;
 use crate::network::NetworkRates;
+use crate::workload::ClientContext;
 
 /// Everything a seed decides before the run begins.
 #[derive(Clone, Debug)]
@@ -88,6 +90,71 @@ pub struct WorkloadMix {
     pub trimmers: u32,
     /// Clients that send garbage.
     pub hostile: u32,
+    /// Groups.
+    pub groups: GroupMix,
+}
+
+/// What groups there are, and who is in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMix {
+    /// Members of classic groups.
+    pub classic: u32,
+    /// Members of groups that the broker assigns for.
+    pub consumer: u32,
+    /// Clients that commit and clean up without being members.
+    pub committers: u32,
+    /// How many groups of each kind there are.
+    pub groups: u64,
+    /// How often a member goes to the group that both kinds share.
+    pub shared: Odds,
+    /// How often a member is a static one.
+    pub static_members: Odds,
+    /// Mean pause between two things that a member does, in nanoseconds.
+    pub pause_ns: u64,
+}
+
+impl GroupMix {
+    const SHARED: &'static str = "shared";
+    const SIMPLE: &'static str = "simple";
+
+    /// Whether there are groups at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.classic + self.consumer + self.committers == 0
+    }
+
+    /// The group of a classic member.
+    pub fn classic_group(&self, cx: &mut ClientContext<'_>) -> String {
+        self.group_of(cx, "classic")
+    }
+
+    /// The group of a member for which the broker assigns.
+    pub fn consumer_group(&self, cx: &mut ClientContext<'_>) -> String {
+        self.group_of(cx, "consumer")
+    }
+
+    fn group_of(&self, cx: &mut ClientContext<'_>, kind: &str) -> String {
+        if cx.chance(self.shared.0) {
+            return Self::SHARED.to_owned();
+        }
+        format!("{kind}{}", cx.between(0, self.groups.max(1) - 1))
+    }
+
+    /// Every group there may be.
+    #[must_use]
+    pub fn all_groups(&self) -> Vec<String> {
+        let kinds = ["classic", "consumer"].into_iter();
+        let named = kinds.flat_map(|kind| (0..self.groups).map(move |n| format!("{kind}{n}")));
+        let others = [Self::SHARED, Self::SIMPLE].map(str::to_owned);
+        named.chain(others).collect()
+    }
+
+    /// Some group.
+    pub fn any_group(&self, cx: &mut ClientContext<'_>) -> String {
+        let mut all = self.all_groups();
+        let which = cx.between(0, all.len() as u64 - 1) as usize;
+        all.swap_remove(which)
+    }
 }
 
 /// What a campaign looks at most.
@@ -98,12 +165,17 @@ pub enum Workload {
     Mixed,
     /// Producers with sequence numbers.
     Idempotence,
+    /// Groups and committed offsets.
+    Rebalance,
 }
 
 impl Workload {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 2] =
-        [("mixed", Self::Mixed), ("idempotence", Self::Idempotence)];
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("mixed", Self::Mixed),
+        ("idempotence", Self::Idempotence),
+        ("rebalance", Self::Rebalance),
+    ];
 
     /// The one of a name. The error names those that there are.
     pub fn by_name(name: &str) -> Result<Self, String> {
@@ -156,12 +228,20 @@ impl Swarm {
             swarm.workload.producers = 0;
             swarm.workload.machine_producers = 0;
         }
+        if workload == Workload::Rebalance {
+            swarm.rebalance(choices);
+        } else if chance(choices, 100, 150_000) {
+            swarm.workload.groups = draw_groups(choices);
+        }
         // As many sends in a slow mix as in a fast one: what a run costs is what it does.
         let sends = pick(choices, 11, &[40, 70, 110]);
         let mix = &swarm.workload;
         let producers = u64::from(mix.producers + mix.machine_producers + mix.idempotent);
         swarm.duration_ns =
             (sends * mix.pause_ns / producers.max(1)).clamp(200 * MILLISECOND, 2 * SECOND);
+        if workload == Workload::Rebalance {
+            swarm.duration_ns = pick(choices, 118, &[700, 1_200, 2_000]) * MILLISECOND;
+        }
         if swarm.broker.durability == Durability::Os {
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
@@ -169,6 +249,25 @@ impl Swarm {
             swarm.disk.full_flush = Odds(0);
         }
         swarm
+    }
+}
+
+impl Swarm {
+    /// Mostly groups: of the others only a few, for topics to move under the members.
+    fn rebalance(&mut self, choices: &mut Choices) {
+        self.workload.groups = draw_groups(choices);
+        self.workload.producers = pick(choices, 115, &[0, 0, 1]);
+        self.workload.machine_producers = 0;
+        self.workload.idempotent = 0;
+        self.workload.consumers = 0;
+        self.workload.machine_consumers = 0;
+        self.workload.listers = 0;
+        self.workload.trimmers = 0;
+        self.workload.administrators = pick(choices, 116, &[0, 0, 1]);
+        self.workload.topic_makers = pick(choices, 117, &[0, 0, 0, 1]);
+        self.workload.pause_ns = self.workload.pause_ns.max(20 * MILLISECOND);
+        // What a life of a broker does here is a tenth of what it does for producers.
+        self.crashes.mean_events = pick(choices, 119, &[100, 300, 900]);
     }
 }
 
@@ -201,6 +300,18 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             port: 9092,
         }),
         auto_create_topics: chance(choices, 21, 300_000),
+        groups: GroupConfig {
+            min_session_timeout_ms: 100,
+            initial_rebalance_delay_ms: pick(choices, 120, &[0, 0, 60, 200]),
+            max_size: pick(choices, 121, &[2, 100, 100, 100]),
+            topic_partitions: pick(choices, 122, &[1, 1, 1, 3]),
+            consumer_session_timeout_ms: pick(choices, 123, &[400, 800]),
+            consumer_heartbeat_interval_ms: 50,
+            consumer_max_size: pick(choices, 124, &[2, 100, 100, 100]),
+            offsets_retention_ms: pick(choices, 125, &[1_000, WEEK_MS]),
+            offsets_retention_check_interval_ms: pick(choices, 126, &[250, DAY_MS, DAY_MS, DAY_MS]),
+            ..GroupConfig::default()
+        },
         metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),
         log: LogConfig {
             segment_bytes: pick(choices, 23, &[1_000, 4_000, 16_000, 64_000]),
@@ -212,6 +323,23 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             ..LogConfig::default()
         },
         ..BrokerConfig::default()
+    }
+}
+
+/// Longer than any run.
+const DAY_MS: u64 = 24 * 3_600_000;
+/// Longer than any step of a run's clock, too.
+const WEEK_MS: u64 = 7 * 24 * 3_600_000;
+
+fn draw_groups(choices: &mut Choices) -> GroupMix {
+    GroupMix {
+        classic: pick(choices, 101, &[0, 2, 2, 3, 4]),
+        consumer: pick(choices, 102, &[0, 0, 2, 2, 3]),
+        committers: pick(choices, 103, &[1, 1, 1, 2]),
+        groups: pick(choices, 104, &[1, 1, 1, 2]),
+        shared: Odds(pick(choices, 105, &[0, 0, 0, 400_000])),
+        static_members: Odds(pick(choices, 106, &[0, 0, 400_000, 1_000_000])),
+        pause_ns: pick(choices, 107, &[15, 30, 30]) * MILLISECOND,
     }
 }
 
@@ -285,5 +413,6 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         administrators: pick(choices, 92, &[0, 0, 1]),
         trimmers: pick(choices, 80, &[0, 0, 1, 1]),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
+        groups: GroupMix::default(),
     }
 }

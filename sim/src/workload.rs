@@ -9,13 +9,22 @@
 //! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
 //!   oracle's rebuild of an index depends on (`index.interval.bytes`, `segment.index.bytes`).
 //! - DescribeTopicPartitions: cursors.
-//! - The APIs of groups and committed offsets: nothing.
+//! - JoinGroup: other protocol types than `consumer`, user data, and what a member owns inside the
+//!   metadata (`owned_partitions` and `generation_id`, version 1 and up): the broker only compares and
+//!   hands on these bytes.
+//! - SyncGroup: a protocol type or name that is not the group's; it is refused before anything.
+//! - FindCoordinator: several keys (version 4 and up), and other types than groups, which are refused.
+//! - OffsetCommit: no metadata, and metadata over the limit: the oracle knows a commit by its metadata.
+//! - OffsetFetch: offsets of topics that are deleted and made again.
+//! - DescribeGroups, ConsumerGroupDescribe: authorized operations, of which there are none.
+//! - ConsumerGroupHeartbeat: racks that differ (nothing depends on them), and configs of groups.
+//! - `__consumer_offsets`: nobody produces to it, changes its configs, or deletes it.
 //!
 //! A client is a [`Client`]: a state machine that the world hands its events to. Some build their
 //! frames by hand, so that every version and every odd request comes up; the `machine`s are the
 //! state machines of `odradek_core::client`, as an application runs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::Bytes;
@@ -31,8 +40,12 @@ use self::seen::Seen;
 
 pub mod absent;
 pub mod administrator;
+pub mod committer;
 pub mod consumer;
+pub mod consumer_member;
 pub mod founder;
+pub mod group_member;
+pub mod group_requests;
 pub mod hostile;
 pub mod idempotent;
 pub mod lister;
@@ -100,6 +113,8 @@ pub struct Catalog {
     pub ids: BTreeMap<String, TopicId>,
     /// The largest high watermark that an answer has told, by topic and partition.
     pub high_watermarks: BTreeMap<(String, i32), i64>,
+    /// The ids of members of groups whose clients live.
+    pub members: BTreeSet<String>,
 }
 
 impl ClientContext<'_> {
@@ -215,6 +230,16 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..mix.hostile {
         clients.push(Box::new(hostile::Hostile::default()));
+    }
+    let groups = &mix.groups;
+    for _ in 0..groups.classic {
+        clients.push(Box::new(group_member::GroupMember::new(groups)));
+    }
+    for _ in 0..groups.consumer {
+        clients.push(Box::new(consumer_member::ConsumerMember::new(groups)));
+    }
+    for _ in 0..groups.committers {
+        clients.push(Box::new(committer::Committer::new(groups)));
     }
     clients
 }

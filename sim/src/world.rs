@@ -247,6 +247,8 @@ impl World {
                 }
             }
         }
+        let mut oracle = Oracle::new(swarm.broker.durability, swarm.broker.log.clone());
+        oracle.groups_have(&swarm.broker.groups);
         let catalog = Catalog {
             topics: workload::topics(&swarm.workload),
             ..Catalog::default()
@@ -257,7 +259,7 @@ impl World {
             network: Network::new(swarm.network),
             clients,
             verifier: Verifier::default(),
-            oracle: Oracle::new(swarm.broker.durability, swarm.broker.log.clone()),
+            oracle,
             trace: Trace::new(plan.keep),
             phase: Phase::Faults,
             phase_ends: Mono(u64::MAX),

@@ -14,6 +14,7 @@ use crate::wire::messages::consumer_group_describe::ConsumerGroupDescribeRequest
 use crate::wire::messages::consumer_group_heartbeat::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
 };
+use crate::wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use crate::wire::messages::delete_groups::DeleteGroupsRequest;
 use crate::wire::messages::delete_topics::DeleteTopicsRequest;
 use crate::wire::messages::describe_groups::{DescribeGroupsRequest, DescribedGroup};
@@ -398,6 +399,40 @@ fn a_commit_whose_write_failed_is_refused_and_not_seen() {
     assert_eq!(offset(&mut host, client), Ok(6));
     assert_eq!(commit(&mut host, client, "", -1, 8), ErrorCode::NONE);
     assert_eq!(offset(&mut host, client), Ok(8));
+}
+
+/// Found by the simulator (`--workload rebalance`, seed 166): the topic was lost with its record, and
+/// an acknowledged commit with it.
+#[test]
+fn nothing_is_committed_for_a_topic_that_may_yet_be_lost() {
+    let (mut host, client) = started();
+    let maker = host.connect();
+    host.hold_flushes = true;
+    host.send(
+        maker,
+        5,
+        &CreateTopicsRequest {
+            topics: vec![CreatableTopic {
+                name: "fresh".into(),
+                num_partitions: 1,
+                replication_factor: 1,
+                ..Default::default()
+            }],
+            timeout_ms: 60_000,
+            ..Default::default()
+        },
+    );
+    assert_eq!(host.receive(maker), None, "its record is not durable");
+    let mut request = commit_request("", -1, 5);
+    request.topics[0].name = "fresh".into();
+    host.send(client, 8, &request);
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    assert_eq!(committed(&mut host, client), Some(unknown));
+    host.hold_flushes = false;
+    host.complete_flushes();
+    assert!(host.receive(maker).is_some());
+    host.send(client, 8, &request);
+    assert_eq!(committed(&mut host, client), Some(ErrorCode::NONE));
 }
 
 #[test]

@@ -33,6 +33,7 @@ use rebalance::InitialDelay;
 
 use super::config::GroupConfig;
 use super::sessions::Sessions;
+use crate::bugs::{Bug, Bugs};
 use crate::connection::RequestId;
 use crate::time::{Mono, Now};
 use crate::wire::{ErrorCode, Str};
@@ -92,6 +93,8 @@ pub(crate) struct ClassicGroup {
     initial_delay: Option<InitialDelay>,
     /// When members that have not synced are given up.
     sync_deadline: Option<Mono>,
+    /// What is planted, in a build that has bugs; each call brings it.
+    pub(crate) bugs: Bugs,
 }
 
 /// What a JoinGroup asks.
@@ -198,6 +201,7 @@ impl ClassicGroup {
             join_deadline: None,
             initial_delay: None,
             sync_deadline: None,
+            bugs: Bugs::NONE,
         }
     }
 
@@ -542,7 +546,12 @@ impl ClassicGroup {
     }
 
     fn validate_sync(&self, sync: &Sync) -> Result<(), ErrorCode> {
-        self.validate(&sync.member)?;
+        if self.bugs.has(Bug::SyncIgnoresGeneration) {
+            let instance_id = sync.member.instance_id.as_ref();
+            self.validate_member(&sync.member.member_id, instance_id)?;
+        } else {
+            self.validate(&sync.member)?;
+        }
         let differs =
             |a: &Option<Str>, b: &Option<Str>| matches!((a, b), (Some(a), Some(b)) if a != b);
         if differs(&sync.protocol_type, &self.protocol_type)
@@ -652,7 +661,7 @@ impl ClassicGroup {
         member: &MemberRef,
     ) -> Result<(), ErrorCode> {
         let is_empty = self.state == ClassicState::Empty;
-        if member.generation_id < 0 && is_empty {
+        if (member.generation_id < 0 && is_empty) || self.bugs.has(Bug::CommitWithoutFencing) {
             // An administrator, or a consumer without a group's membership.
             return Ok(());
         }
@@ -676,7 +685,8 @@ impl ClassicGroup {
         while let Some(member_id) = self.sessions.expired(now.mono) {
             if self.pending.remove(&member_id) {
                 self.maybe_complete_join(now, out);
-            } else if self.members.contains_key(&member_id) {
+            } else if self.members.contains_key(&member_id) && !self.bugs.has(Bug::DeadMemberStays)
+            {
                 self.remove(&member_id, ErrorCode::UNKNOWN_MEMBER_ID, out);
                 self.after_removal(now, config, "a member's session ended", out);
             }
@@ -751,6 +761,9 @@ impl ClassicGroup {
         if let Some(instance_id) = instance_id {
             match self.static_members.get(instance_id) {
                 None => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
+                Some(known) if known != id && self.bugs.has(Bug::OldSelfNotFenced) => {
+                    return Ok(());
+                }
                 Some(known) if known != id => return Err(ErrorCode::FENCED_INSTANCE_ID),
                 Some(_) => {}
             }

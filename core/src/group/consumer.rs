@@ -29,6 +29,7 @@ use alloc::vec::Vec;
 use super::assignor::{Assignor, Partitions};
 use super::config::GroupConfig;
 use super::sessions::Sessions;
+use crate::bugs::{Bug, Bugs};
 use crate::ids::TopicId;
 use crate::time::{Mono, Now};
 use crate::wire::coordinator_records::CoordinatorRecord;
@@ -58,6 +59,8 @@ pub(crate) struct ConsumerGroup {
     revocations: Sessions,
     /// The version of the topics that it has seen.
     seen_topics: Option<u64>,
+    /// What is planted, in a build that has bugs; each call brings it.
+    pub(crate) bugs: Bugs,
 }
 
 /// A member.
@@ -224,7 +227,7 @@ impl ConsumerGroup {
             let Some(member_id) = silent.or_else(|| self.revocations.expired(now.mono)) else {
                 return;
             };
-            if self.members.contains_key(&member_id) {
+            if self.members.contains_key(&member_id) && !self.bugs.has(Bug::DeadMemberStays) {
                 self.fence(id, &member_id, records);
             }
         }

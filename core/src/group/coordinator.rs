@@ -19,6 +19,7 @@ use super::offsets::CommittedOffset;
 use super::record::{batches_of, classic_record, offset_record};
 use super::shard::{GROUP_BYTES, Group, GroupKind, Phase, Shard};
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::ids::{Offset, OperationId, TopicId};
@@ -241,8 +242,12 @@ pub(super) fn append(
     records: Vec<CoordinatorRecord>,
 ) -> Result<(), ErrorCode> {
     let end = store(state, cx, index, &records)?;
+    let bugs = state.bugs;
     if let Some(shard) = state.groups.shards.get_mut(&index) {
         for record in records {
+            if bugs.has(Bug::CommitOnlyForward) && shard.goes_back(&record) {
+                continue;
+            }
             shard.replay(cx.now, record, end, true);
         }
     }
@@ -308,6 +313,7 @@ pub(crate) fn on_classic<R>(
         };
         state.groups.parked.insert(request, parked);
     }
+    classic.bugs = state.bugs;
     let before = classic.bytes();
     let mut out = Outcome::default();
     let result = run(classic, &state.config.groups, &mut out);
@@ -338,6 +344,7 @@ pub(crate) fn on_consumer<R>(
     let Some(GroupKind::Consumer(consumer)) = group.map(|group| &mut group.kind) else {
         return Ok(None);
     };
+    consumer.bugs = state.bugs;
     let before = consumer.bytes();
     let mut records = Vec::new();
     let result = run(consumer, &state.config.groups, &topics, &mut records);
@@ -542,6 +549,7 @@ pub(crate) fn commit(
     }
     match state.groups.group(index, id).map(|group| &group.kind) {
         None => {}
+        Some(GroupKind::Consumer(_)) if state.bugs.has(Bug::CommitWithoutFencing) => {}
         Some(GroupKind::Consumer(consumer)) => {
             consumer.validate_commit(&member.member_id, member.generation_id, version)?;
         }

@@ -92,6 +92,16 @@ impl Shard {
         self.groups.get(group).map_or(self.end, |group| group.mark)
     }
 
+    /// Whether a record is a commit of an earlier offset than there is: what a planted bug asks.
+    pub(super) fn goes_back(&self, record: &CoordinatorRecord) -> bool {
+        let CoordinatorRecord::OffsetCommit(key, Some(value)) = record else {
+            return false;
+        };
+        let group = self.groups.get(&key.group);
+        let known = group.and_then(|group| group.offsets.get(&key.topic, key.partition));
+        known.is_some_and(|known| value.offset < known.offset)
+    }
+
     /// Applies a record. `live` is whether it was appended just now: then what it says of members is
     /// where it comes from, and only offsets and ends take effect.
     pub(super) fn replay(&mut self, now: Now, record: CoordinatorRecord, end: Offset, live: bool) {

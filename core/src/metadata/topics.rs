@@ -94,6 +94,12 @@ impl Topics {
             .any(|creation| creation.name == name)
     }
 
+    /// Whether a partition is being made: its record may yet be lost, and the topic with it.
+    pub(crate) fn is_making(&self, topic: TopicId, partition: i32) -> bool {
+        let mut making = self.creations.values();
+        making.any(|creation| creation.topic == topic && creation.partitions.contains(&partition))
+    }
+
     /// Whether nothing is coming or going.
     pub(crate) fn is_idle(&self) -> bool {
         self.creations.is_empty() && self.removals.is_empty()

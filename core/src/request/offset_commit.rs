@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::group::coordinator;
@@ -33,7 +34,7 @@ pub(super) fn handle(
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in topic.partitions {
             let checked = known.clone().and_then(|(name, topic_id)| {
-                check(state, &name, &partition)?;
+                check(state, &name, topic_id, &partition)?;
                 Ok((name, topic_id))
             });
             let error_code = match checked {
@@ -75,6 +76,9 @@ pub(super) fn handle(
     let group_id = request.group_id;
     match coordinator::commit(state, cx, &group_id, &member, version, &offsets) {
         Ok(index) => {
+            if state.bugs.has(Bug::CommitBeforeDurable) {
+                return state.answer(id, response);
+            }
             let mark = state.groups.mark_of(index, &group_id);
             let lost = refused(&response, ErrorCode::COORDINATOR_NOT_AVAILABLE);
             let failed = || Answer::from(lost);
@@ -106,10 +110,14 @@ fn name_and_id(
 fn check(
     state: &State,
     topic: &str,
+    topic_id: TopicId,
     partition: &OffsetCommitRequestPartition,
 ) -> Result<(), ErrorCode> {
+    let index = partition.partition_index;
     let known = state.metadata.image().topic(topic);
-    if !known.is_some_and(|topic| (0..topic.partitions).contains(&partition.partition_index)) {
+    let exists = known.is_some_and(|topic| (0..topic.partitions).contains(&index));
+    // What is not durable yet may be lost, and then a commit that was acknowledged would go with it.
+    if !exists || state.topics.is_making(topic_id, index) {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
     let metadata = partition.committed_metadata.as_ref();

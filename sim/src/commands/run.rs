@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// First seed, and the one after the last
     #[arg(long, value_name = "A..B", value_parser = seed_range)]
     seeds: Range<u64>,
-    /// What to look at most: mixed, idempotence
+    /// What to look at most: mixed, idempotence, rebalance
     #[arg(long, value_name = "NAME", value_parser = Workload::by_name, default_value = "mixed")]
     workload: Workload,
     /// Plant this bug (only in a build that has them)
@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<bool, String> {
         eprintln!();
     }
     print_sums(&summary, stopwatch.seconds());
-    let missed = print_marks(&summary, arguments.coverage);
+    println!("of the schedules have: {}", summary.shares());
+    let missed = print_marks(&summary, arguments.workload, arguments.coverage);
     if summary.failed.is_empty() {
         println!("no violation");
         if missed > 0 && summary.seeds >= FULL_CAMPAIGN {
@@ -119,8 +120,9 @@ fn second_process(arguments: &Arguments) -> Result<Option<(u64, SecondProcess)>,
 }
 
 /// Prints how often marks were hit, or which were not, and returns how many those are.
-fn print_marks(summary: &Summary, coverage: bool) -> usize {
-    let missed: Vec<String> = Mark::ALL
+fn print_marks(summary: &Summary, workload: Workload, coverage: bool) -> usize {
+    let marks = Mark::of(workload);
+    let missed: Vec<String> = marks
         .iter()
         .filter(|mark| !summary.marks.contains_key(mark))
         .map(ToString::to_string)
@@ -134,8 +136,8 @@ fn print_marks(summary: &Summary, coverage: bool) -> usize {
     } else {
         println!(
             "marks: {} of {} hit{}",
-            Mark::ALL.len() - missed.len(),
-            Mark::ALL.len(),
+            marks.len() - missed.len(),
+            marks.len(),
             if missed.is_empty() {
                 String::new()
             } else {

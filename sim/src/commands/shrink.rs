@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The seed, or the file of a case
     #[arg(value_name = "SEED|FILE")]
     what: String,
-    /// What to look at most: mixed, idempotence [default: mixed]
+    /// What to look at most: mixed, idempotence, rebalance [default: mixed]
     #[arg(long, value_name = "NAME", value_parser = Workload::by_name)]
     workload: Option<Workload>,
     /// Plant this bug (only in a build that has them)

@@ -171,7 +171,10 @@ impl Oracle {
                     }
                 }
             }
-            _ => self.judge_admin(request, response),
+            _ => {
+                self.judge_groups(exchange, version, request, response);
+                self.judge_admin(request, response);
+            }
         }
     }
 

@@ -154,6 +154,7 @@ impl Oracle {
                 self.check_position(reader, &directory, offset, "the end");
                 self.expect(reader, directory, Expected::At(offset));
             }
+            Seen::Restless(restless) => self.restless(&restless),
             Seen::Mark(mark) => self.mark(mark),
             Seen::Broken(what) => self.violate(Check::ClientKeepsItsWord, what),
         }

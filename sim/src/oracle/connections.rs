@@ -17,6 +17,8 @@ pub struct Exchanges {
 /// A request that reached the broker.
 #[derive(Debug)]
 pub struct Exchange {
+    /// Where it came.
+    pub connection: ConnectionId,
     /// What it says; `None` if it says nothing that can be served.
     pub request: Option<Request>,
     /// When it reached the broker.
@@ -34,6 +36,7 @@ impl Exchanges {
     pub fn request(&mut self, now: Mono, connection: ConnectionId, frame: &Bytes) {
         let queue = self.open.entry(connection).or_default();
         queue.push_back(Exchange {
+            connection,
             request: decode_request(frame.clone()).ok(),
             arrived: now,
             first_since: queue.is_empty().then_some(now),
@@ -66,6 +69,13 @@ impl Exchanges {
     /// The process is gone, and everything that waits.
     pub fn clear(&mut self) {
         self.open.clear();
+    }
+
+    /// All that wait.
+    pub fn all(&self) -> impl Iterator<Item = (ConnectionId, &Exchange)> {
+        self.open.iter().flat_map(|(connection, queue)| {
+            queue.iter().map(move |exchange| (*connection, exchange))
+        })
     }
 
     /// The fetches that are first on their connection, so that nothing but themselves keeps them

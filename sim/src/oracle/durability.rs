@@ -114,6 +114,7 @@ impl Oracle {
 
     /// A fault struck the disk.
     pub fn fault(&mut self, fault: DiskFault, path: Option<&FilePath>) {
+        self.groups_in_doubt();
         match fault {
             DiskFault::FlushErrorKeepsNew | DiskFault::FlushErrorShowsOld => {
                 self.mark(Mark::FlushFailed);

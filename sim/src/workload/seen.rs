@@ -139,10 +139,23 @@ pub enum Seen {
         /// The offset of the next record there will be.
         offset: i64,
     },
+    /// Faults are long over, and a group does not come to rest.
+    Restless(Restless),
     /// Something came about that should in some run.
     Mark(Mark),
     /// A client broke a promise that it can be held to without looking anywhere else.
     Broken(String),
+}
+
+/// A group that does not come to rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restless {
+    /// Its name.
+    pub group: String,
+    /// Whether it is because somebody is a member who lives no more.
+    pub is_about_the_dead: bool,
+    /// How it looks.
+    pub what: String,
 }
 
 /// The bytes by which a record says which it is.

@@ -279,6 +279,7 @@ impl World {
             format_args!("the wall clock steps by {by} ms"),
         );
         self.clock.step_wall(by);
+        self.oracle.wall_stepped(by);
         if self.script.given.is_none() {
             self.draw_wall_step();
         }

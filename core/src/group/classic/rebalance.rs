@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::member::Joining;
 use super::{ClassicGroup, ClassicState, JoinReply, Outcome, Reply, SyncReply};
+use crate::bugs::Bug;
 use crate::group::config::GroupConfig;
 use crate::time::Now;
 use crate::wire::{ErrorCode, Str};
@@ -107,7 +108,7 @@ impl ClassicGroup {
         }
         if self.joined == self.members.len() && self.pending.is_empty() {
             self.complete_join(now, out);
-        } else if self.join_deadline.is_none() {
+        } else if self.join_deadline.is_none() && !self.bugs.has(Bug::RebalanceNeverEnds) {
             let timeout_ms = self.rebalance_timeout_ms();
             self.join_deadline = Some(now.mono.plus_ms(timeout_ms));
         }
@@ -155,7 +156,9 @@ impl ClassicGroup {
             self.join_deadline = Some(now.mono.plus_ms(timeout_ms));
             return;
         }
-        self.generation_id = self.generation_id.checked_add(1).unwrap_or(1);
+        if self.generation_id == 0 || !self.bugs.has(Bug::KeepGeneration) {
+            self.generation_id = self.generation_id.checked_add(1).unwrap_or(1);
+        }
         self.pending_sync.clear();
         if self.members.is_empty() {
             self.protocol_name = None;

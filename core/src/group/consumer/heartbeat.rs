@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::replay::{current_record, each, epoch_record, member_record, target_record};
 use super::topics::compile;
 use super::{ConsumerGroup, ConsumerMember, LEAVE_STATIC, MemberState, Records, Topics};
+use crate::bugs::Bug;
 use crate::group::assignor::Partitions;
 use crate::group::config::GroupConfig;
 use crate::time::Now;
@@ -137,7 +138,8 @@ impl ConsumerGroup {
                     assigned.is_some_and(|indexes| indexes.contains(&partition))
                 })
             });
-        if beat.epoch == 0 || beat.epoch == member.epoch || behind {
+        let any = self.bugs.has(Bug::IgnoreMemberEpoch);
+        if beat.epoch == 0 || beat.epoch == member.epoch || behind || any {
             return Ok(None);
         }
         let words = alloc::format!(

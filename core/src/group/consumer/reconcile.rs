@@ -2,6 +2,7 @@
 
 use super::replay::{current_record, each};
 use super::{ConsumerGroup, ConsumerMember, MemberState, Records};
+use crate::bugs::Bug;
 use crate::group::assignor::Partitions;
 use crate::wire::Str;
 
@@ -50,7 +51,7 @@ impl ConsumerGroup {
             if self
                 .owners
                 .get(&(topic, partition))
-                .is_some_and(|owner| owner != member_id)
+                .is_some_and(|owner| owner != member_id && !self.bugs.has(Bug::GiveBeforeRevoke))
             {
                 unreleased = true;
             } else {

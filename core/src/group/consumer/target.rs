@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::replay::{assignment_epoch_record, epoch_record, regex_record, target_record};
 use super::{ConsumerGroup, Records, Topics};
+use crate::bugs::Bug;
 use crate::group::assignor::Subscriber;
 use crate::time::Now;
 use crate::wire::Str;
@@ -107,7 +108,15 @@ impl ConsumerGroup {
             };
             subscribers.insert(member_id.clone(), subscriber);
         }
-        let target = self.assignor().assign(&subscribers, &counts);
+        let mut target = self.assignor().assign(&subscribers, &counts);
+        if self.bugs.has(Bug::AssignTwice) {
+            let first = target.values().next().cloned().unwrap_or_default();
+            for (topic, partitions) in first {
+                let last = target.values_mut().next_back().into_iter();
+                let of_topic = last.flat_map(|last| last.get_mut(&topic));
+                of_topic.for_each(|owned| owned.extend(&partitions));
+            }
+        }
         for (member_id, partitions) in &target {
             if self.target.get(member_id) != Some(partitions) {
                 self.say(target_record(id, member_id, Some(partitions)), records);

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::{OFFSETS_TOPIC, send};
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::group::load::LoadGroups;
@@ -17,6 +18,7 @@ use crate::log::LogState;
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
+use crate::wire::coordinator_records::CoordinatorRecord;
 use crate::wire::{ErrorCode, Str};
 
 /// After how long a shard that could not be read is tried again.
@@ -217,7 +219,11 @@ pub(crate) fn on_read(
         // The cleaner put other files in the place of those that were read.
         return load_from(state, cx, key, read.offset);
     }
-    for record in read.records {
+    let mut records = read.records;
+    if state.bugs.has(Bug::ForgetLastCommit) {
+        records.pop_if(|last| matches!(last, CoordinatorRecord::OffsetCommit(..)));
+    }
+    for record in records {
         shard.replay(cx.now, record, read.next_offset, false);
     }
     match read.damage {

@@ -1,0 +1,433 @@
+//! Groups that the broker assigns for (KIP-848): LegalTargetAssignment, NoDoubleAssignment,
+//! MemberEpochValid, and who may commit there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use odradek_core::ids::TopicId;
+use odradek_core::time::Mono;
+use odradek_core::wire::ErrorCode;
+use odradek_core::wire::messages::consumer_group_describe::{
+    Assignment, ConsumerGroupDescribeResponse, DescribedGroup,
+};
+use odradek_core::wire::messages::consumer_group_heartbeat::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
+};
+
+use super::super::connections::Exchange;
+use super::super::{Check, Mark, Oracle};
+use crate::workload::consumer_member::EXPRESSIONS;
+
+/// Deadlines of members are not judged closer than this.
+const SLACK_MS: u64 = 50;
+
+type Owned = BTreeSet<(TopicId, i32)>;
+
+/// What was seen of a group. All of it is durable.
+#[derive(Debug, Default)]
+pub(super) struct Consumer {
+    members: BTreeMap<String, Member>,
+    /// Who is a static member's latest self, and since when that is known.
+    holders: BTreeMap<String, (String, Mono)>,
+}
+
+/// What was seen of a member.
+#[derive(Debug, Default)]
+struct Member {
+    /// The epochs it was told, each once, and when for the first time.
+    epochs: Vec<(Mono, i32)>,
+    /// What it may own: what it says, and what it was told to take.
+    owns: Owned,
+    /// What it was told last.
+    told: Owned,
+    /// Since when it is to give something up, at the earliest.
+    revokes_since: Option<Mono>,
+    /// The first of its heartbeats without an answer since it was last told what to own.
+    unheard_since: Option<Mono>,
+    rebalance_timeout_ms: i32,
+    /// What it ever subscribed to.
+    names: BTreeSet<String>,
+    expressions: BTreeSet<String>,
+    /// When its latest heartbeat reached the broker.
+    came: Mono,
+    /// When its latest heartbeat began that was taken.
+    lived: Option<Mono>,
+    /// When it was last told that it is no member, or had left.
+    out_since: Option<Mono>,
+    /// When it last asked to join.
+    joined: Mono,
+}
+
+impl Member {
+    /// The last epoch it was told before an instant, and the one before that.
+    fn epochs_before(&self, instant: Mono) -> (Option<i32>, Option<i32>) {
+        let mut known = self.epochs.iter().rev().filter(|(at, _)| *at < instant);
+        let last = known.next().map(|(_, epoch)| *epoch);
+        (last, known.next().map(|(_, epoch)| *epoch))
+    }
+
+    /// Whether it is a member for sure at an instant, and has what it may own.
+    fn is_there(&self, at: Mono, session_ms: u64) -> bool {
+        let until = |since: Mono, ms: u64| since.plus_ms(ms.saturating_sub(SLACK_MS));
+        let rebalance_ms = u64::try_from(self.rebalance_timeout_ms).unwrap_or(0);
+        let in_time =
+            |since: Option<Mono>| since.is_none_or(|since| at < until(since, rebalance_ms));
+        self.lived
+            .is_some_and(|lived| at < until(lived, session_ms))
+            && in_time(self.revokes_since)
+            && in_time(self.unheard_since)
+    }
+
+    /// It owns nothing any more.
+    fn drop_all(&mut self) {
+        self.owns.clear();
+        self.told.clear();
+        self.revokes_since = None;
+        self.unheard_since = None;
+        self.lived = None;
+    }
+
+    fn subscribes_to(&self, topic: &str) -> bool {
+        self.names.contains(topic)
+            || self
+                .expressions
+                .iter()
+                .any(|expression| matches(expression, topic))
+    }
+}
+
+impl Consumer {
+    /// A heartbeat reached the broker: from now on it may have taken effect.
+    pub(super) fn beat_came(&mut self, now: Mono, beat: &ConsumerGroupHeartbeatRequest) {
+        if beat.member_id.is_empty() {
+            return;
+        }
+        let member = self.members.entry(beat.member_id.to_string()).or_default();
+        member.came = now;
+        if beat.member_epoch <= 0 {
+            member.drop_all();
+        }
+        if beat.member_epoch == 0 {
+            member.joined = now;
+        }
+        if let Some(owned) = &beat.topic_partitions {
+            let says = owned.iter();
+            let says = says.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)));
+            member.owns = says.chain(member.told.iter().copied()).collect();
+            if member.owns.is_subset(&member.told) {
+                member.revokes_since = None;
+            }
+        }
+        member.subscribe(beat);
+    }
+
+    /// A heartbeat ended without an answer.
+    pub(super) fn beat_lost(&mut self, _: Mono, beat: &ConsumerGroupHeartbeatRequest) {
+        if let Some(member) = self.members.get_mut(beat.member_id.as_str()) {
+            member.unheard_since.get_or_insert(member.came);
+        }
+    }
+
+    /// Why a commit must not be taken.
+    pub(super) fn why_not(&self, member: &str, epoch: i32, start: Mono) -> Option<String> {
+        let known = self.members.get(member)?;
+        let (last, _) = known.epochs_before(start);
+        if let Some(last) = last.filter(|last| epoch >= 0 && *last > epoch) {
+            return Some(format!("it was told epoch {last} before"));
+        }
+        let out = known
+            .out_since
+            .filter(|at| *at < start && known.joined <= *at);
+        out.map(|at| format!("it is no member since {at}"))
+    }
+}
+
+impl Member {
+    fn subscribe(&mut self, beat: &ConsumerGroupHeartbeatRequest) {
+        let names = beat.subscribed_topic_names.iter().flatten();
+        self.names.extend(names.map(ToString::to_string));
+        let expression = beat.subscribed_topic_regex.as_ref();
+        self.expressions.extend(expression.map(ToString::to_string));
+        if beat.rebalance_timeout_ms >= 0 {
+            self.rebalance_timeout_ms = beat.rebalance_timeout_ms;
+        }
+    }
+}
+
+/// Whether an expression of the workload matches a whole name: said once more, apart from the
+/// broker's engine.
+fn matches(expression: &str, topic: &str) -> bool {
+    match expression {
+        "topic.*" => topic.starts_with("topic"),
+        "topic[01]" => matches!(topic, "topic0" | "topic1"),
+        ".*" => !topic.starts_with("__"),
+        "made.*|topic0" => topic.starts_with("made") || topic == "topic0",
+        _ => false,
+    }
+}
+
+impl Oracle {
+    pub(super) fn judge_beat(
+        &mut self,
+        exchange: &Exchange,
+        asked: &ConsumerGroupHeartbeatRequest,
+        told: &ConsumerGroupHeartbeatResponse,
+    ) {
+        let group = asked.group_id.to_string();
+        let (now, joins) = (self.now, asked.member_epoch == 0);
+        if joins && !told.error_code.is_error() {
+            if self.groups.classic.remove(&group).is_some() {
+                // Nobody was in it, and it is no classic group any more.
+                self.mark(Mark::ProtocolChanged);
+            }
+        }
+        if !self.groups.is_current(&group, exchange) {
+            return;
+        }
+        let Some(start) = exchange.first_since else {
+            return;
+        };
+        let id = match &told.member_id {
+            Some(id) if !told.error_code.is_error() => id.to_string(),
+            _ => asked.member_id.to_string(),
+        };
+        let known = self.groups.consumer.entry(group.clone()).or_default();
+        let member = known.members.entry(id.clone()).or_default();
+        match told.error_code {
+            ErrorCode::NONE => {}
+            ErrorCode::FENCED_MEMBER_EPOCH | ErrorCode::UNKNOWN_MEMBER_ID => {
+                if exchange.arrived >= member.came {
+                    member.drop_all();
+                }
+                if told.error_code == ErrorCode::UNKNOWN_MEMBER_ID {
+                    member.out_since = Some(now);
+                }
+                return self.mark(Mark::MemberEpochFenced);
+            }
+            ErrorCode::FENCED_INSTANCE_ID => return self.mark(Mark::StaticMemberFenced),
+            ErrorCode::INVALID_REGULAR_EXPRESSION => {
+                return self.mark(Mark::ExpressionRefused);
+            }
+            _ => return,
+        }
+        if asked.member_epoch < 0 {
+            member.out_since = Some(now);
+            return self.mark(Mark::MemberLeft);
+        }
+        let mut wrong = Vec::new();
+        if asked.subscribed_topic_regex.as_deref() == EXPRESSIONS.last().copied() {
+            let why = "an expression is taken that is none".to_owned();
+            wrong.push((Check::LegalTargetAssignment, why));
+        }
+        if asked.member_id.is_empty() {
+            // Only now is it known who asked.
+            member.subscribe(asked);
+            member.joined = exchange.arrived;
+        }
+        let (last, before_last) = member.epochs_before(start);
+        let epoch = asked.member_epoch;
+        if epoch > 0 {
+            let is_old = before_last.is_some_and(|old| epoch < old);
+            let is_behind = before_last == Some(epoch)
+                && last != Some(epoch)
+                && asked.topic_partitions.is_none();
+            if is_old || is_behind {
+                let why = format!("its epoch {epoch} is taken, and it was told {last:?} before");
+                wrong.push((Check::MemberEpochValid, why));
+            }
+        }
+        if let Some(last) = last.filter(|last| told.member_epoch < *last) {
+            let why = format!(
+                "it is told epoch {}, and was told {last}",
+                told.member_epoch
+            );
+            wrong.push((Check::MemberEpochValid, why));
+        }
+        if member
+            .epochs
+            .last()
+            .is_none_or(|(_, epoch)| *epoch != told.member_epoch)
+        {
+            member.epochs.push((now, told.member_epoch));
+        }
+        if let Some(instance) = &asked.instance_id {
+            let instance = instance.to_string();
+            let holder = known.holders.get(&instance).cloned();
+            let since = member.joined;
+            if let Some((holder, at)) =
+                holder.filter(|(holder, at)| *holder != id && *at < start && epoch > 0)
+                && since < at
+            {
+                let why = format!("{holder:?} has taken its place at {at}");
+                wrong.push((Check::StaticMemberFenced, why));
+            }
+            if joins {
+                known.holders.insert(instance, (id.clone(), now));
+            }
+        }
+        // An answer to an earlier connection of its says nothing about it as it is now.
+        if exchange.arrived >= member.came {
+            if let Some(assignment) = &told.assignment {
+                let topics = assignment.topic_partitions.iter();
+                let given: Owned = topics
+                    .flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)))
+                    .collect();
+                member.unheard_since = None;
+                member.owns.extend(given.iter().copied());
+                member.told.clone_from(&given);
+                if member.owns.is_subset(&member.told) {
+                    member.revokes_since = None;
+                } else {
+                    member.revokes_since.get_or_insert(start);
+                }
+            }
+            member.lived = Some(start);
+            let given = member.told.clone();
+            wrong.extend(self.why_not_given(&group, &id, &given, start));
+        } else {
+            // It may be about what to give up.
+            member.unheard_since.get_or_insert(start);
+        }
+        if epoch == 0 {
+            self.mark(Mark::ConsumerJoined);
+        }
+        for (check, why) in wrong {
+            self.violate(check, format!("{group}: {id:?}: {why}"));
+        }
+    }
+
+    /// What is wrong with what a member was given.
+    fn why_not_given(
+        &self,
+        group: &str,
+        id: &str,
+        given: &Owned,
+        at: Mono,
+    ) -> Vec<(Check, String)> {
+        let mut wrong = Vec::new();
+        let Some(known) = self.groups.consumer.get(group) else {
+            return wrong;
+        };
+        let session_ms = self.groups.config.consumer_session_timeout_ms;
+        for (topic, partition) in given {
+            let name = self.topic_ids.get(topic).cloned();
+            for (other, member) in known.members.iter().filter(|(other, _)| *other != id) {
+                if member.owns.contains(&(*topic, *partition)) && member.is_there(at, session_ms) {
+                    let why = format!(
+                        "it is given {name:?}-{partition}, which {other:?} has not given up, whose last \
+                         heartbeat that was taken began at {:?}, in epoch {:?}",
+                        member.lived,
+                        member.epochs.last()
+                    );
+                    wrong.push((Check::NoDoubleAssignment, why));
+                }
+            }
+            let (Some(name), Some(member)) = (name, known.members.get(id)) else {
+                continue;
+            };
+            if !member.subscribes_to(&name) {
+                let why = format!("it is given {name}-{partition}, and never subscribed to it");
+                wrong.push((Check::LegalTargetAssignment, why));
+            }
+            if !self.may_exist(&name, *partition) {
+                let why = format!("it is given {name}-{partition}, which is not there");
+                wrong.push((Check::LegalTargetAssignment, why));
+            }
+        }
+        wrong
+    }
+
+    /// Whether a topic may have this partition.
+    fn may_exist(&self, topic: &str, partition: i32) -> bool {
+        let most = self.groups.partitions.get(topic).copied().unwrap_or(1);
+        (0..most.max(1)).contains(&partition)
+    }
+
+    /// A description is a picture of one instant.
+    pub(super) fn judge_description(&mut self, told: &ConsumerGroupDescribeResponse) {
+        for group in &told.groups {
+            if !group.error_code.is_error() {
+                self.judge_described(group);
+            }
+        }
+    }
+
+    fn judge_described(&mut self, group: &DescribedGroup) {
+        let id = &group.group_id;
+        let mut wrong = Vec::new();
+        if group.assignment_epoch > group.group_epoch {
+            let why = format!(
+                "the assignment is for epoch {}, the group is in {}",
+                group.assignment_epoch, group.group_epoch
+            );
+            wrong.push((Check::MemberEpochValid, why));
+        }
+        let mut owners: BTreeMap<(TopicId, i32), &str> = BTreeMap::new();
+        let mut targets: BTreeMap<(TopicId, i32), &str> = BTreeMap::new();
+        for member in &group.members {
+            if member.member_epoch > group.group_epoch {
+                let why = format!(
+                    "{:?} is in epoch {}, the group in {}",
+                    member.member_id, member.member_epoch, group.group_epoch
+                );
+                wrong.push((Check::MemberEpochValid, why));
+            }
+            for partition in each(&member.assignment) {
+                if let Some(other) = owners.insert(partition, &member.member_id) {
+                    let why = format!(
+                        "{partition:?} is owned by {other:?} and by {:?}",
+                        member.member_id
+                    );
+                    wrong.push((Check::NoDoubleAssignment, why));
+                }
+            }
+            for topic in &member.target_assignment.topic_partitions {
+                let name = topic.topic_name.as_str();
+                let expression = member.subscribed_topic_regex.as_deref();
+                let subscribed = member
+                    .subscribed_topic_names
+                    .iter()
+                    .any(|n| n == &topic.topic_name)
+                    || expression.is_some_and(|expression| matches(expression, name));
+                if !subscribed {
+                    let why = format!(
+                        "{:?} shall own {name}, and does not subscribe to it",
+                        member.member_id
+                    );
+                    wrong.push((Check::LegalTargetAssignment, why));
+                }
+                for partition in &topic.partitions {
+                    if !self.may_exist(name, *partition) {
+                        let why = format!("{name}-{partition} is to be owned, and is not there");
+                        wrong.push((Check::LegalTargetAssignment, why));
+                    }
+                }
+            }
+            for partition in each(&member.target_assignment) {
+                if let Some(other) = targets.insert(partition, &member.member_id) {
+                    let why = format!(
+                        "{partition:?} is to be owned by {other:?} and by {:?}",
+                        member.member_id
+                    );
+                    wrong.push((Check::LegalTargetAssignment, why));
+                }
+            }
+        }
+        if group.group_state == "Stable" {
+            if owners != targets {
+                let why = "it is stable, and its members do not have what they shall".to_owned();
+                wrong.push((Check::LegalTargetAssignment, why));
+            }
+            if group.members.len() > 1 {
+                self.mark(Mark::ConsumersStable);
+            }
+        }
+        for (check, why) in wrong {
+            self.violate(check, format!("{id}: {why}"));
+        }
+    }
+}
+
+fn each(assignment: &Assignment) -> impl Iterator<Item = (TopicId, i32)> {
+    let topics = assignment.topic_partitions.iter();
+    topics.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)))
+}
