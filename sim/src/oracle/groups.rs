@@ -66,13 +66,13 @@ const FENCED: &[ErrorCode] = &[
 ];
 
 impl Groups {
-    /// The longest that has passed since an instant, by the wall clock at any time since then.
+    /// The longest that has passed between any two instants since `since`, by the wall clock.
     fn passed_ms(&self, since: Mono, now: Mono) -> i64 {
         let by_clock = now.0.saturating_sub(since.0).div_ceil(MILLISECOND) as i64;
         let steps = self.wall_steps.iter().filter(|(at, _)| *at >= since);
         let (mut sum, mut most) = (0, 0);
         for (_, step) in steps {
-            sum += step;
+            sum = (sum + step).max(0);
             most = most.max(sum);
         }
         by_clock + most
@@ -117,6 +117,9 @@ impl Oracle {
     /// Tells which limits of groups are in force.
     pub fn groups_have(&mut self, config: &GroupConfig) {
         self.groups.config = config.clone();
+        let offsets = "__consumer_offsets".to_owned();
+        let partitions = config.topic_partitions;
+        self.groups.partitions.insert(offsets, partitions);
     }
 
     /// The wall clock steps.
@@ -347,15 +350,15 @@ impl Oracle {
                 ResponseBody::ConsumerGroupHeartbeat(told),
             ) => self.judge_beat(exchange, asked, told),
             (_, ResponseBody::ConsumerGroupDescribe(told)) => self.judge_description(told),
-            (RequestBody::DescribeGroups(asked), ResponseBody::DescribeGroups(told)) => {
-                if asked.groups.len() != told.groups.len() {
-                    let detail = format!(
-                        "{} groups are described, of {}",
-                        told.groups.len(),
-                        asked.groups.len()
-                    );
-                    self.violate(Check::AnswersWellFormed, detail);
-                }
+            (RequestBody::DescribeGroups(asked), ResponseBody::DescribeGroups(told))
+                if asked.groups.len() != told.groups.len() =>
+            {
+                let detail = format!(
+                    "{} groups are described, of {}",
+                    told.groups.len(),
+                    asked.groups.len()
+                );
+                self.violate(Check::AnswersWellFormed, detail);
             }
             _ => {}
         }

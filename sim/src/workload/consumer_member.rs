@@ -455,11 +455,11 @@ impl Client for ConsumerMember {
         self.shadow.receive(cx, connection, &bytes);
         for answer in self.session.receive(cx, connection, &bytes) {
             match &answer.body {
-                body @ ResponseBody::FindCoordinator(_) => {
-                    if is_found(body) && self.stage == Stage::Looking {
-                        let knows_epoch = self.who.epoch > 0;
-                        self.stage = if knows_epoch { Stage::In } else { Stage::Out };
-                    }
+                body @ ResponseBody::FindCoordinator(_)
+                    if is_found(body) && self.stage == Stage::Looking =>
+                {
+                    let knows_epoch = self.who.epoch > 0;
+                    self.stage = if knows_epoch { Stage::In } else { Stage::Out };
                 }
                 ResponseBody::ConsumerGroupHeartbeat(response) => self.answered(cx, response),
                 _ => {}

@@ -40,7 +40,6 @@ pub const REST_WITHIN_NS: u64 = 30 * SECOND;
 pub struct GroupMember {
     mix: GroupMix,
     who: Who,
-    /// What a leader among us told it of the members, with what they subscribe to.
     stage: Stage,
     topics: Vec<String>,
     session_timeout_ms: i32,
@@ -559,10 +558,10 @@ impl Client for GroupMember {
         self.shadow.receive(cx, connection, &bytes);
         for answer in self.session.receive(cx, connection, &bytes) {
             match &answer.body {
-                body @ ResponseBody::FindCoordinator(_) => {
-                    if is_found(body) && self.stage == Stage::Looking {
-                        self.stage = Stage::Out;
-                    }
+                body @ ResponseBody::FindCoordinator(_)
+                    if is_found(body) && self.stage == Stage::Looking =>
+                {
+                    self.stage = Stage::Out;
                 }
                 ResponseBody::JoinGroup(response) => self.joined(cx, answer.version, response),
                 ResponseBody::SyncGroup(response) => self.synced(cx, response),

@@ -283,6 +283,8 @@ impl Oracle {
         let generation = asked.generation_id;
         let member = asked.member_id.to_string();
         self.check_self(exchange, &group, &member, "its SyncGroup is answered");
+        // What leaders gave before it may have become another group was forgotten then.
+        let knows_all = !self.groups.anew.contains_key(&group);
         let Some(known) = self.groups.classic.get_mut(&group) else {
             return;
         };
@@ -295,7 +297,7 @@ impl Oracle {
         if let Some(newer) = newer.filter(|newer| *newer > generation) {
             wrong = Some(format!("generation {newer} was told before"));
         }
-        if !known.was_given(generation, &member, &told.assignment) {
+        if knows_all && !known.was_given(generation, &member, &told.assignment) {
             wrong = Some("no leader gave it that".to_owned());
         }
         known.stable.push((now, generation));

@@ -24,6 +24,9 @@ pub(super) type By = (ConnectionId, i32);
 /// A group, a topic and a partition.
 type Key = (String, String, i32);
 
+/// The partition, error, offset and metadata in an answer.
+type Found = ((String, i32), ErrorCode, i64, Option<String>);
+
 /// All offsets.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
@@ -328,7 +331,7 @@ impl Oracle {
         exchange: &Exchange,
         group: &str,
         is_everything: bool,
-        found: Vec<((String, i32), ErrorCode, i64, Option<String>)>,
+        found: Vec<Found>,
     ) {
         let mut read: BTreeMap<(String, i32), Option<Value>> = BTreeMap::new();
         if is_everything {

@@ -159,7 +159,7 @@ fn matches(expression: &str, topic: &str) -> bool {
     match expression {
         "topic.*" => topic.starts_with("topic"),
         "topic[01]" => matches!(topic, "topic0" | "topic1"),
-        ".*" => !topic.starts_with("__"),
+        ".*" => true,
         "made.*|topic0" => topic.starts_with("made") || topic == "topic0",
         _ => false,
     }
@@ -174,11 +174,10 @@ impl Oracle {
     ) {
         let group = asked.group_id.to_string();
         let (now, joins) = (self.now, asked.member_epoch == 0);
-        if joins && !told.error_code.is_error() {
-            if self.groups.classic.remove(&group).is_some() {
-                // Nobody was in it, and it is no classic group any more.
-                self.mark(Mark::ProtocolChanged);
-            }
+        let is_in = joins && !told.error_code.is_error();
+        if is_in && self.groups.classic.remove(&group).is_some() {
+            // Nobody was in it, and it is no classic group any more.
+            self.mark(Mark::ProtocolChanged);
         }
         if !self.groups.is_current(&group, exchange) {
             return;
