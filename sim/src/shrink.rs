@@ -11,7 +11,7 @@
 //! little. And where nothing can be taken away any more and much is left, as of a race that needs
 //! its luck, runs of half the events are tried with ever other dice until one of them has that luck.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use odradek_core::time::Mono;
 
@@ -85,7 +85,7 @@ pub fn shrink(
     };
     shrinker.steady();
     loop {
-        let before = shrinker.best.clone();
+        let before = shrinker.standing();
         shrinker.kinds();
         shrinker.clients();
         shrinker.end_faults_early();
@@ -95,7 +95,7 @@ pub fn shrink(
             shrinker.other_dice();
         }
         shrinker.knobs();
-        if shrinker.is_over || (shrinker.best == before && !shrinker.luck()) {
+        if shrinker.is_over || (shrinker.standing() == before && !shrinker.luck()) {
             return shrinker.best;
         }
     }
@@ -169,6 +169,23 @@ where
             }
             _ => false,
         }
+    }
+
+    /// Takes an attempt over if it fails and is smaller; whether it was.
+    fn attempt_to_improve(&mut self, decisions: &Decisions) -> bool {
+        let best = self.best.rank();
+        match self.run(decisions) {
+            Some(failed) if failed.rank() < best => {
+                self.best = failed;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What must change for another round to be worth it: not the dice.
+    fn standing(&self) -> (Rank, BTreeMap<u64, u64>) {
+        (self.best.rank(), self.best.decisions.mix.clone())
     }
 
     /// An attempt, and if it does not fail, the same in other ways.
@@ -315,7 +332,7 @@ where
     fn other_dice(&mut self) {
         for way in 0..4 * OTHER_WAYS {
             if let Some(other) = other_way(&self.best.decisions, way) {
-                self.attempt(&other);
+                self.attempt_to_improve(&other);
             }
         }
     }
@@ -341,7 +358,7 @@ where
                     decisions.steady.clear();
                 }
             });
-            !self.is_over && self.attempt(&other)
+            !self.is_over && self.attempt_to_improve(&other)
         })
     }
 
