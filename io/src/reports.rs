@@ -12,7 +12,7 @@ macro_rules! by_room {
     };
     ($report:expr, $event:ident) => {
         by_room!($report, $event,
-            "checkpoint" "client" "config" "fetch" "group" "log" "metadata" "partition" "produce" "recovery"
+            "checkpoint" "cleaner" "client" "config" "fetch" "group" "log" "metadata" "partition" "produce" "recovery"
             "request" "retention" "start" "stop" "topics")
     };
 }

@@ -116,6 +116,11 @@ pub fn workload_of(name: &str) -> Workload {
         | "ignore-producer-epoch"
         | "forget-producers-at-start"
         | "producer-id-before-durable" => Workload::Idempotence,
+        "cleaner-keeps-first"
+        | "cleaner-drops-above-map"
+        | "drop-tombstones-early"
+        | "cleaned-batch-end-moves"
+        | "forget-swap-sync" => Workload::Compaction,
         "keep-generation"
         | "sync-ignores-generation"
         | "commit-without-fencing"

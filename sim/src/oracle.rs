@@ -10,6 +10,7 @@
 //! | [`offsets`] | OffsetDense, OffsetNeverReused, BatchBytesImmutable, CorruptNotServed |
 //! | [`visibility`] | NothingVisibleThenLost, HighWatermarkMonotonic, HighWatermarkAtMostLogEnd, NeverBeyondHighWatermark, LogStartMonotonic |
 //! | [`recovery`] | PrefixRecovery, RecoveryIdempotent |
+//! | [`cleaned`] | CleanedKeepsLatest |
 //! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
@@ -40,6 +41,7 @@ use crate::swarm::Workload;
 
 pub mod admin;
 pub mod answers;
+pub mod cleaned;
 pub mod clients;
 pub mod connections;
 pub mod durability;
@@ -84,6 +86,8 @@ pub enum Check {
     PrefixRecovery,
     /// Recovery keeps the longest prefix that is sound, however often it runs.
     RecoveryIdempotent,
+    /// The cleaner leaves of each key the last record, and lets no deleted one come back.
+    CleanedKeepsLatest,
     /// Every index entry names a batch that is there.
     IndexAgreesWithLog,
     /// An index has the bytes that a rebuild would give it.
@@ -251,6 +255,12 @@ pub enum Mark {
     PartitionsAdded,
     /// A config was read that was set before.
     ConfigRead,
+    /// A segment was cleaned.
+    SegmentCleaned,
+    /// A cleaned segment took the place of others.
+    SegmentReplaced,
+    /// A start completed what the cleaner was at.
+    SwapCompleted,
     /// A classic group began a generation.
     Rebalanced,
     /// It had more than one member.
@@ -313,6 +323,11 @@ impl Mark {
                 Self::StaleEpochAnswered,
                 Self::CrashedInIdempotentProduce,
             ],
+            Workload::Compaction => vec![
+                Self::SegmentCleaned,
+                Self::SegmentReplaced,
+                Self::SwapCompleted,
+            ],
             Workload::Rebalance => all
                 .filter(|mark| *mark >= Self::Rebalanced && *mark <= Self::CrashedInCommit)
                 .collect(),
@@ -351,6 +366,9 @@ impl Mark {
         Self::PositionLost,
         Self::PartitionsAdded,
         Self::ConfigRead,
+        Self::SegmentCleaned,
+        Self::SegmentReplaced,
+        Self::SwapCompleted,
         Self::Rebalanced,
         Self::RebalancedMany,
         Self::LeaderVanished,
@@ -494,6 +512,20 @@ impl Oracle {
                 FileOp::SetLength { path, length } => self.cut(&path.clone(), length.0),
                 FileOp::WriteFile { path, .. } => self.opened(path),
                 FileOp::RemoveFile(path) => self.removed(path),
+                FileOp::Rename { from, to }
+                    if from.name().ends_with(".log.cleaned")
+                        && to.name().ends_with(".log.swap") =>
+                {
+                    self.swap_named(from, disk);
+                }
+                FileOp::Rename { from, .. } if from.name().ends_with(".log.swap") => {
+                    let log = self.models.get(from.parent().as_str());
+                    let completes = log.is_some_and(|log| log.is_loading);
+                    self.mark(Mark::SegmentReplaced);
+                    if completes {
+                        self.mark(Mark::SwapCompleted);
+                    }
+                }
                 FileOp::Rename { from, to } if is_log(from) && !is_log(to) => self.removed(from),
                 FileOp::Rename { from, to } => self.models.rename(from.as_str(), to.as_str()),
                 FileOp::RemoveTree(path) => self.models.forget(path.as_str()),

@@ -6,7 +6,7 @@
 use odradek_core::group::config::GroupConfig;
 use odradek_core::input::Endpoint;
 use odradek_core::log::config::{Durability, LogConfig};
-use odradek_core::metadata::config::BrokerConfig;
+use odradek_core::metadata::config::{BrokerConfig, CleanerConfig};
 
 use crate::choices::{Choices, Odds};
 use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
@@ -88,6 +88,8 @@ pub struct WorkloadMix {
     pub administrators: u32,
     /// Clients that delete records.
     pub trimmers: u32,
+    /// Clients that keep a table in a compacted topic.
+    pub keepers: u32,
     /// Clients that send garbage.
     pub hostile: u32,
     /// Groups.
@@ -165,15 +167,18 @@ pub enum Workload {
     Mixed,
     /// Producers with sequence numbers.
     Idempotence,
+    /// Compacted topics.
+    Compaction,
     /// Groups and committed offsets.
     Rebalance,
 }
 
 impl Workload {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("mixed", Self::Mixed),
         ("idempotence", Self::Idempotence),
+        ("compaction", Self::Compaction),
         ("rebalance", Self::Rebalance),
     ];
 
@@ -227,6 +232,13 @@ impl Swarm {
             swarm.workload.idempotent = pick(choices, 96, &[1, 2, 3]);
             swarm.workload.producers = 0;
             swarm.workload.machine_producers = 0;
+        }
+        if workload == Workload::Compaction {
+            swarm.workload.keepers = pick(choices, 160, &[1, 1, 2]);
+            swarm.workload.producers = swarm.workload.producers.min(1);
+            swarm.workload.machine_producers = 0;
+            swarm.broker.log.segment_bytes = pick(choices, 161, &[400, 1_000, 4_000]);
+            swarm.broker.cleaner.backoff_ms = pick(choices, 162, &[5, 30]);
         }
         if workload == Workload::Rebalance {
             swarm.rebalance(choices);
@@ -320,7 +332,14 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             segment_ms: pick(choices, 26, &[150, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000]),
             file_delete_delay_ms: pick(choices, 27, &[0, 100, 60_000]),
             retention_ms: None,
+            // Only topics that say so themselves are cleaned: what others have is read whole.
+            min_cleanable_dirty_ppm: 1_000_000,
             ..LogConfig::default()
+        },
+        cleaner: CleanerConfig {
+            backoff_ms: pick(choices, 28, &[20, 100, 500]),
+            dedupe_buffer_bytes: pick(choices, 29, &[60, 1_000, 1 << 20]),
+            ..CleanerConfig::default()
         },
         ..BrokerConfig::default()
     }
@@ -412,6 +431,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         topic_makers: pick(choices, 79, &[0, 0, 1]),
         administrators: pick(choices, 92, &[0, 0, 1]),
         trimmers: pick(choices, 80, &[0, 0, 1, 1]),
+        keepers: pick(choices, 163, &[0, 0, 0, 1]),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
         groups: GroupMix::default(),
     }

@@ -8,6 +8,8 @@
 //! - CreateTopics and CreatePartitions: assignments, which one node can hardly vary.
 //! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
 //!   oracle's rebuild of an index depends on (`index.interval.bytes`, `segment.index.bytes`).
+//! - Compacted topics: only the keepers' own, which nobody else writes to and nothing is deleted from
+//!   otherwise.
 //! - DescribeTopicPartitions: cursors.
 //! - JoinGroup: other protocol types than `consumer`, user data, and what a member owns inside the
 //!   metadata (`owned_partitions` and `generation_id`, version 1 and up): the broker only compares and
@@ -48,6 +50,7 @@ pub mod group_member;
 pub mod group_requests;
 pub mod hostile;
 pub mod idempotent;
+pub mod keeper;
 pub mod lister;
 pub mod machine;
 pub mod machine_consumer;
@@ -240,6 +243,9 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..groups.committers {
         clients.push(Box::new(committer::Committer::new(groups)));
+    }
+    for _ in 0..mix.keepers {
+        clients.push(Box::new(keeper::Keeper::new(mix)));
     }
     clients
 }

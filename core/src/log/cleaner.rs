@@ -3,13 +3,13 @@
 //! A round begins where the one before ended ([`CleanerPoint::first_dirty`]):
 //!
 //! 1. **Map.** The newest offset of each key is read from the closed segments that were not cleaned
-//!    yet, up to a bound of memory; what does not fit is for the next round ([`offset_map`]).
+//!    yet, up to a bound of memory; what does not fit is for the next round (`offset_map`).
 //! 2. **Persist.** That offsets may have gaps below the end of what is about to be cleaned, and with it
 //!    a recovery point that is not below it, are durable before the first file is replaced.
 //! 3. **Copy.** From the log's start on, groups of segments that fit into one are copied, less what
-//!    the map knows a newer record of ([`filter`]), to files whose names end with `.cleaned`
-//!    ([`copy`]).
-//! 4. **Swap.** The new files take the place of the old ones ([`swap`]).
+//!    the map knows a newer record of (`filter`), to files whose names end with `.cleaned`
+//!    (`copy`).
+//! 4. **Swap.** The new files take the place of the old ones (`swap`).
 //!
 //! Only closed segments are read or replaced: they lie below the recovery point. All that is
 //! proportional to bytes is done in pieces outside the step, so no request waits for it. A segment

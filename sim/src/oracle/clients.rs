@@ -156,6 +156,14 @@ impl Oracle {
             }
             Seen::Restless(restless) => self.restless(&restless),
             Seen::Mark(mark) => self.mark(mark),
+            Seen::LostKey(topic, what) => {
+                let directory = directory(&topic, 0);
+                let contents = self.clients.partitions.get(&directory);
+                // Under `os` a power loss takes what was acknowledged.
+                if contents.is_none_or(|contents| contents.lost_from.is_none()) {
+                    self.violate(Check::CleanedKeepsLatest, format!("{directory}: {what}"));
+                }
+            }
             Seen::Broken(what) => self.violate(Check::ClientKeepsItsWord, what),
         }
     }

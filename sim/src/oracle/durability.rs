@@ -22,9 +22,14 @@ impl Oracle {
         let first = log.batches.keys().next().copied();
         for (base, batch) in log.batches.range(end..) {
             // The first one may follow what was deleted from the beginning.
-            if *base != end && Some(*base) != first {
+            if *base != end && Some(*base) != first && *base > log.gaps_end {
                 why = "there is a gap";
                 break;
+            }
+            if batch.cleaned.is_some() {
+                // It was durable when the cleaner read it; a start judges what is there now.
+                end = batch.last_offset + 1;
+                continue;
             }
             let path = &batch.segment;
             let file = match durability {

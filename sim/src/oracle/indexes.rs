@@ -34,11 +34,10 @@ impl Oracle {
             if directory.starts_with("__") {
                 continue;
             }
-            let segments = read_log(&directory, disk).segments;
-            let start = self
-                .models
-                .get(&directory)
-                .map_or(0, |log| log.log_start.max(log.log_start_asked));
+            let (start, gaps_end) = self.models.get(&directory).map_or((0, 0), |log| {
+                (log.log_start.max(log.log_start_asked), log.gaps_end)
+            });
+            let segments = read_log(&directory, disk, gaps_end).segments;
             for (i, segment) in segments.iter().enumerate() {
                 let is_active = i + 1 == segments.len();
                 let base = base_of(segment);

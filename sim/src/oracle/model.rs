@@ -53,6 +53,8 @@ pub struct LogModel {
     pub is_loading: bool,
     /// The power was lost since it was last recovered.
     pub lost_power: bool,
+    /// The end of what the cleaner was at: below it offsets may be missing.
+    pub gaps_end: i64,
 }
 
 /// A number that only rises, and when it was first told.
@@ -72,6 +74,41 @@ pub struct ModelBatch {
     pub segment: FilePath,
     /// Where in it.
     pub position: u64,
+    /// What the cleaner made, or is about to make, of it. Both may be met.
+    pub cleaned: Option<Cleaned>,
+}
+
+/// What the cleaner makes of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cleaned {
+    /// Nothing.
+    Gone,
+    /// A batch with some of its records, or all.
+    To(Bytes),
+}
+
+impl ModelBatch {
+    /// What is there once the cleaner has done what it is at; `None` is nothing.
+    #[must_use]
+    pub const fn content(&self) -> Option<&Bytes> {
+        match &self.cleaned {
+            None => Some(&self.bytes),
+            Some(Cleaned::To(bytes)) => Some(bytes),
+            Some(Cleaned::Gone) => None,
+        }
+    }
+
+    /// Whether these bytes are it.
+    #[must_use]
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        self.bytes == bytes || self.content().is_some_and(|cleaned| cleaned == bytes)
+    }
+
+    /// Whether it may be missing.
+    #[must_use]
+    pub fn may_be_gone(&self) -> bool {
+        self.cleaned == Some(Cleaned::Gone)
+    }
 }
 
 impl Models {
@@ -170,6 +207,13 @@ impl LogModel {
     pub fn batch_of(&self, offset: i64) -> Option<(i64, &ModelBatch)> {
         let (base, batch) = self.batches.range(..=offset).next_back()?;
         (batch.last_offset >= offset).then_some((*base, batch))
+    }
+
+    /// Whether there may be nothing between two offsets: the cleaner took it.
+    #[must_use]
+    pub fn may_skip(&self, from: i64, to: i64) -> bool {
+        let mut between = self.batches.range(from..to);
+        to <= self.gaps_end && between.all(|(_, batch)| batch.may_be_gone())
     }
 
     /// Forgets everything from an offset on.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use odradek_core::ids::FilePath;
 
-use super::model::ModelBatch;
+use super::model::{LogModel, ModelBatch};
 use super::{Check, Mark, Oracle, is_log};
 use crate::batch;
 
@@ -63,6 +63,7 @@ impl Oracle {
                 bytes,
                 segment: path.clone(),
                 position,
+                cleaned: None,
             },
         );
         self.producer_wrote(directory.as_str(), base, &header);
@@ -113,6 +114,7 @@ impl Oracle {
             return;
         };
         let is_newest = log.newest_segment().is_none_or(|newest| newest <= path);
+        // Batches of a segment that the cleaner has put into another one are counted as that one's.
         log.segments.remove(path);
         if log.may_vanish || log.is_loading {
             return;
@@ -183,7 +185,13 @@ impl Oracle {
                 }
             };
             rest = &rest[found.bytes.len()..];
+            let may_skip = |to: i64, log: Option<&LogModel>| {
+                let from = next.unwrap_or(offset);
+                log.is_some_and(|log| to > from && log.may_skip(from, to))
+            };
+            let skips = may_skip(found.base_offset, self.models.get(directory));
             match next {
+                _ if skips => {}
                 None if found.base_offset > offset || found.last_offset < offset => {
                     self.violate(
                         Check::OffsetDense,
@@ -222,7 +230,7 @@ impl Oracle {
                 .get(directory)
                 .and_then(|log| log.batches.get(&found.base_offset));
             match known {
-                Some(batch) if batch.bytes[..] == *found.bytes => {}
+                Some(batch) if batch.is(found.bytes) => {}
                 Some(batch) => {
                     let detail = format!(
                         "{directory}: the batch at offset {} is served with {} bytes that differ \

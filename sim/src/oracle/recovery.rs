@@ -94,7 +94,7 @@ impl Oracle {
         self.told += 1;
         let lost_power = std::mem::take(&mut log.lost_power);
         let power_under_os = durability == Durability::Os && lost_power && log.is_users();
-        let found = read_log(directory, disk);
+        let found = read_log(directory, disk, log.gaps_end);
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);
             let vanished = log.may_vanish || promised == 0 || !log.is_users();
@@ -121,7 +121,7 @@ impl Oracle {
         let mut wrong = None;
         for (base, batch) in &found.batches {
             match log.batches.get(base) {
-                Some(written) if written.bytes == batch.bytes => {}
+                Some(written) if written.is(&batch.bytes) => {}
                 _ if log.is_ghost(*base, &batch.bytes) => {}
                 // What lies below the log start may be gone from the model already.
                 None if batch.last_offset < start => {}
@@ -137,6 +137,17 @@ impl Oracle {
                 }
             }
         }
+        let missing = log
+            .batches
+            .range(..found.end.min(log.gaps_end))
+            .find(|(at, batch)| {
+                let wanted = **at >= start && !batch.may_be_gone();
+                wanted && !found.batches.contains_key(at)
+            })
+            .map(|(at, batch)| {
+                format!("the batch of offsets {at} to {} is gone", batch.last_offset)
+            });
+        let gaps_end = log.gaps_end;
         let first = found.batches.keys().next().copied().unwrap_or(found.end);
         let before = log.end;
         let vanishes = log.may_vanish;
@@ -180,7 +191,13 @@ impl Oracle {
                 ),
             );
         }
-        if first > start && first > 0 && is_users {
+        if let Some(missing) = missing {
+            self.violate(
+                Check::CleanedKeepsLatest,
+                format!("{directory}: after the start {missing}, which the cleaner left"),
+            );
+        }
+        if first > start && first > 0 && first >= gaps_end && is_users {
             self.violate(
                 Check::AckedDurable,
                 format!(
@@ -226,13 +243,22 @@ impl LogModel {
         let lasts = !disk.has_lost_pages(&self.directory.as_str().into());
         let may_shrink = self.may_vanish || self.log_start_asked > 0;
         self.predicted_end =
-            (settled && lasts && !may_shrink).then(|| read_log(&self.directory, disk).end);
+            (settled && lasts && !may_shrink && !is_being_cleaned(&self.directory, disk))
+                .then(|| read_log(&self.directory, disk, self.gaps_end).end);
     }
 }
 
+/// Whether a cleaned segment is taking the place of others, which a start completes.
+fn is_being_cleaned(directory: &str, disk: &Disk) -> bool {
+    let entries = disk.entries(&FilePath::from(directory)).unwrap_or_default();
+    entries
+        .iter()
+        .any(|entry| entry.name.ends_with(".log.swap"))
+}
+
 /// Reads a log's files as recovery should: batch after batch, across segments, up to the first that
-/// is not sound or does not follow.
-pub(super) fn read_log(directory: &str, disk: &Disk) -> OnDisk {
+/// is not sound or does not follow. Below `gaps_end` offsets may be missing.
+pub(super) fn read_log(directory: &str, disk: &Disk, gaps_end: i64) -> OnDisk {
     let mut found = OnDisk::default();
     let path = FilePath::from(directory);
     let Ok(entries) = disk.entries(&path) else {
@@ -260,7 +286,10 @@ pub(super) fn read_log(directory: &str, disk: &Disk) -> OnDisk {
         let mut position = 0;
         while position < bytes.len() {
             match batch::first(&bytes[position..]) {
-                Ok(batch) if batch.base_offset == found.end => {
+                Ok(batch)
+                    if batch.base_offset == found.end
+                        || batch.base_offset > found.end && batch.last_offset < gaps_end =>
+                {
                     found.batches.insert(
                         batch.base_offset,
                         ModelBatch {
@@ -268,6 +297,7 @@ pub(super) fn read_log(directory: &str, disk: &Disk) -> OnDisk {
                             bytes: Bytes::copy_from_slice(batch.bytes),
                             segment: segment.clone(),
                             position: position as u64,
+                            cleaned: None,
                         },
                     );
                     found.end = batch.last_offset + 1;

@@ -143,6 +143,8 @@ pub enum Seen {
     Restless(Restless),
     /// Something came about that should in some run.
     Mark(Mark),
+    /// The last record of a key in a compacted topic is not there: the topic, and what is missing.
+    LostKey(String, String),
     /// A client broke a promise that it can be held to without looking anywhere else.
     Broken(String),
 }

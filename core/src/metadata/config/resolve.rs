@@ -437,6 +437,35 @@ mod tests {
     }
 
     #[test]
+    fn the_cleaner_is_set_by_kafkas_names() {
+        let (config, warnings) = properties(&[
+            ("log.cleaner.enable", "false"),
+            ("log.cleaner.backoff.ms", "7"),
+            ("log.cleaner.dedupe.buffer.size", "1000"),
+            ("log.cleaner.min.cleanable.ratio", "0.25"),
+            ("log.cleaner.delete.retention.ms", "1"),
+            ("log.cleaner.min.compaction.lag.ms", "2"),
+            ("log.cleaner.max.compaction.lag.ms", "3"),
+        ])
+        .unwrap();
+        let expected = CleanerConfig {
+            is_enabled: false,
+            backoff_ms: 7,
+            dedupe_buffer_bytes: 1_000,
+        };
+        assert_eq!(config.cleaner, expected);
+        assert_eq!(config.log.min_cleanable_dirty_ppm, 250_000);
+        assert_eq!(config.log.delete_retention_ms, 1);
+        assert_eq!(config.log.min_compaction_lag_ms, 2);
+        assert_eq!(config.log.max_compaction_lag_ms, Some(3));
+        assert!(warnings.is_empty());
+        let default = LogConfig::default().with_overrides(|key| Some(key.default.to_string()));
+        assert_eq!(default.min_cleanable_dirty_ppm, 500_000);
+        assert_eq!(default.max_compaction_lag_ms, None);
+        assert!(properties(&[("log.cleaner.min.cleanable.ratio", "1.5")]).is_err());
+    }
+
+    #[test]
     fn the_finer_unit_wins() {
         let (config, _) =
             properties(&[("log.retention.hours", "2"), ("log.retention.ms", "-1")]).unwrap();
