@@ -64,7 +64,7 @@ pub enum Bug {
     GiveBeforeRevoke,
     /// A heartbeat is taken whatever epoch it names.
     IgnoreMemberEpoch,
-    /// A rebalance has no deadline.
+    /// A rebalance has no deadline, and waits for members that are gone.
     RebalanceNeverEnds,
     /// A member whose session has ended stays.
     DeadMemberStays,

@@ -34,6 +34,7 @@ impl ClassicGroup {
     ) {
         match self.state {
             ClassicState::Empty => {}
+            ClassicState::PreparingRebalance if self.bugs.has(Bug::RebalanceNeverEnds) => {}
             ClassicState::PreparingRebalance => self.maybe_complete_join(now, out),
             ClassicState::CompletingRebalance | ClassicState::Stable => {
                 self.prepare_rebalance(now, config, reason, out);
