@@ -239,10 +239,15 @@ impl Swarm {
             swarm.workload.machine_producers = 0;
             swarm.broker.log.segment_bytes = pick(choices, 161, &[400, 1_000, 4_000]);
             swarm.broker.cleaner.backoff_ms = pick(choices, 162, &[5, 30]);
+            // Crashes in the middle of a swap, and names that persist in another order.
+            swarm.tearing.harsh = chance(choices, 164, 700_000);
+            swarm.crashes.limit = pick(choices, 165, &[1, 3, 6]);
+            swarm.crashes.process = Odds(pick(choices, 166, &[0, 300_000]));
+            swarm.crashes.mean_events = pick(choices, 167, &[150, 500]);
         }
         if workload == Workload::Rebalance {
             swarm.rebalance(choices);
-        } else if chance(choices, 100, 150_000) {
+        } else if workload != Workload::Compaction && chance(choices, 100, 150_000) {
             swarm.workload.groups = draw_groups(choices);
         }
         // As many sends in a slow mix as in a fast one: what a run costs is what it does.

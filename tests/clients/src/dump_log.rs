@@ -39,6 +39,40 @@ pub fn judge(data_dir: &Path) -> Verdict {
     verdict
 }
 
+/// The keys of committed offsets in a partition of the topic of groups, as the tool decodes them: how
+/// often each is there.
+pub fn committed_keys(data_dir: &Path, partition: &str) -> BTreeMap<String, usize> {
+    let mut keys = BTreeMap::new();
+    let folder = data_dir.join(partition);
+    let files: Vec<String> = entries(&folder)
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|have| have == "log"))
+        .map(|file| file.to_string_lossy().into_owned())
+        .collect();
+    let output = Command::new("java")
+        .arg("-cp")
+        .arg(jars().join("*"))
+        .args([
+            "org.apache.kafka.tools.DumpLogSegments",
+            "--offsets-decoder",
+            "--files",
+            &files.join(","),
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("java is needed and cannot be run: {error}"));
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Some((_, rest)) = line.split_once(" key: ") else {
+            continue;
+        };
+        let key = rest.split(" payload: ").next().unwrap_or_default();
+        if key.contains("\"partition\"") {
+            *keys.entry(key.to_owned()).or_default() += 1;
+        }
+    }
+    keys
+}
+
 /// The folder with Kafka's jars, put there by `run`.
 pub fn jars() -> PathBuf {
     let jars = crate::work_dir::target().join("kafka-jars");

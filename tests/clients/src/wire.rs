@@ -262,6 +262,52 @@ impl Connection {
         Ok(low_watermark)
     }
 
+    /// Commits `offset` for the first `partitions` partitions of a topic, as a consumer that is in no
+    /// group of that name; the metadata goes with each.
+    ///
+    /// # Errors
+    /// As [`WireError`] says.
+    pub fn commit(
+        &mut self,
+        group: &str,
+        topic: &str,
+        partitions: i32,
+        offset: i64,
+        metadata: &str,
+    ) -> Result<(), WireError> {
+        let mut body = Body::default();
+        body.string(group)
+            .i32(-1)
+            .string("")
+            .array(1)
+            .string(topic)
+            .array(partitions as usize);
+        for partition in 0..partitions {
+            body.i32(partition).i64(offset).i32(-1).string(metadata);
+        }
+        let mut answer = self.call(8, 6, &body)?;
+        answer.i32()?;
+        answer.one()?;
+        answer.string()?;
+        for _ in 0..answer.i32()? {
+            answer.i32()?;
+            answer.error_code()?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the coordinator of a group, which makes the topic of groups.
+    ///
+    /// # Errors
+    /// As [`WireError`] says.
+    pub fn find_coordinator(&mut self, group: &str) -> Result<(), WireError> {
+        let mut body = Body::default();
+        body.string(group).i8(0);
+        let mut answer = self.call(10, 1, &body)?;
+        answer.i32()?;
+        answer.error_code()
+    }
+
     /// What is there from `offset`, waiting up to `max_wait` for a first byte. Batches are checked
     /// by their CRC.
     ///

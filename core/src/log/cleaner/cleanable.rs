@@ -35,7 +35,7 @@ impl Log {
         self.cleaner.point.first_dirty.max(self.log_start_offset)
     }
 
-    /// Where the part ends that may be cleaned: closed segments, all of whose records are at least
+    /// Where the part ends that may be cleaned: closed segments below the recovery point, all of whose records are at least
     /// `min.compaction.lag.ms` old.
     pub(super) fn uncleanable_from(&self, now: Wall) -> Offset {
         let lag = i64::try_from(self.config.min_compaction_lag_ms).unwrap_or(i64::MAX);
@@ -46,7 +46,10 @@ impl Log {
                 && segment
                     .max_timestamp
                     .is_none_or(|newest| newest > now.0.saturating_sub(lag));
-            if segment.tail.is_some() || young {
+            // A load judges anew what lies above the recovery point, and expects no gaps there. It may
+            // lag behind what is closed.
+            let above = segment.next_offset > self.recovery_point.segment_base;
+            if segment.tail.is_some() || young || above {
                 break;
             }
             end = segment.next_offset;

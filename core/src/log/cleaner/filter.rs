@@ -164,6 +164,10 @@ impl Retention {
 pub(crate) fn emptied(header: &BatchHeader) -> Bytes {
     let mut fresh = header.without_records();
     fresh.base_timestamp = -1;
+    if !header.has_producer_id() {
+        // No index names a time that no record has.
+        fresh.max_timestamp = -1;
+    }
     whole_batch(fresh, &[])
 }
 
