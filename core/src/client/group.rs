@@ -454,7 +454,13 @@ impl Group {
                 });
             }
         }
-        if self.commits.has(Owner::GivingUp) {
+        let Some(given) = &self.giving_up else {
+            return;
+        };
+        // Also what the application committed of them while it still could.
+        let partitions = &given.partitions;
+        let pending = |partition: &TopicPartition| partitions.contains(partition);
+        if self.commits.have(pending) {
             return;
         }
         if let Some(given) = self.giving_up.take() {

@@ -78,16 +78,16 @@ impl Scene {
 
     /// Sends these numbers, spread over the partitions.
     fn produce(&self, topic: &str, numbers: std::ops::Range<u32>, partitions: i32) {
-        let producer: BaseProducer = self
-            .config()
-            .create()
-            .expect("librdkafka makes a producer");
+        let producer: BaseProducer = self.config().create().expect("librdkafka makes a producer");
         for number in numbers {
             let value = number.to_string();
             let record = BaseRecord::<(), str>::to(topic)
                 .partition(number as i32 % partitions)
                 .payload(&value);
-            producer.send(record).map_err(|(error, _)| error).expect("there is room");
+            producer
+                .send(record)
+                .map_err(|(error, _)| error)
+                .expect("there is room");
         }
         producer.flush(PATIENCE).expect("everything is delivered");
     }
@@ -112,7 +112,9 @@ impl Scene {
             config.set("group.instance.id", name);
         }
         let member: BaseConsumer = config.create().expect("librdkafka makes a consumer");
-        member.subscribe(&[topic]).expect("a topic can be subscribed to");
+        member
+            .subscribe(&[topic])
+            .expect("a topic can be subscribed to");
         member
     }
 }
@@ -131,6 +133,20 @@ fn owned(member: &BaseConsumer) -> BTreeSet<(String, i32)> {
 struct Members {
     list: Vec<BaseConsumer>,
     read: BTreeMap<u32, usize>,
+}
+
+impl Drop for Members {
+    /// All at once: one that leaves alone waits for the others to join again, and nobody polls them.
+    fn drop(&mut self) {
+        let leaving = self.list.drain(..);
+        let leaving: Vec<_> = leaving
+            .map(|member| std::thread::spawn(move || drop(member)))
+            .collect();
+        for one in leaving {
+            // A panic there was reported there.
+            let _ended = one.join();
+        }
+    }
 }
 
 impl Members {
@@ -201,7 +217,11 @@ fn shares_and_hands_over(name: &str, protocol: Protocol) {
     scene.produce("orders", 600..900, 6);
     members.until("all nine hundred", |members| members.read.len() == 900);
     let late = members.read.range(600..).filter(|(_, times)| **times > 1);
-    assert_eq!(late.count(), 0, "nobody left or joined after these were sent");
+    assert_eq!(
+        late.count(),
+        0,
+        "nobody left or joined after these were sent"
+    );
 }
 
 #[test]
@@ -225,7 +245,9 @@ fn keeps_its_partitions(name: &str, protocol: Protocol) {
     scene.create_topic("orders", 4);
     let mut members = Members::default();
     for name in ["one", "two"] {
-        members.list.push(scene.member(protocol, Some(name), "orders"));
+        members
+            .list
+            .push(scene.member(protocol, Some(name), "orders"));
     }
     members.until_shared(4);
     let before: Vec<_> = members.list.iter().map(owned).collect();
@@ -263,14 +285,19 @@ fn by_pattern(name: &str, protocol: Protocol) {
     scene.create_topic("orders-eu", 2);
     scene.create_topic("payments", 2);
     let mut members = Members::default();
-    members.list.push(scene.member(protocol, None, "^orders-.*"));
+    members
+        .list
+        .push(scene.member(protocol, None, "^orders-.*"));
     members.until_shared(2);
     scene.create_topic("orders-us", 3);
     members.until("the new topic is found", |members| {
         owned(&members.list[0]).len() == 5
     });
     let topics: BTreeSet<String> = owned(&members.list[0]).into_iter().map(|p| p.0).collect();
-    assert_eq!(topics, BTreeSet::from(["orders-eu".into(), "orders-us".into()]));
+    assert_eq!(
+        topics,
+        BTreeSet::from(["orders-eu".into(), "orders-us".into()])
+    );
 }
 
 #[test]
@@ -364,7 +391,11 @@ fn mixed(name: &str, protocol: Protocol, own: &[&str]) {
     let mut all: BTreeSet<u32> = members.read.keys().copied().collect();
     all.extend(own.read());
     assert_eq!(all, (0..900).collect(), "nothing is missing");
-    let twice = own.read().iter().filter(|one| members.read.contains_key(one)).count();
+    let twice = own
+        .read()
+        .iter()
+        .filter(|one| members.read.contains_key(one))
+        .count();
     assert_eq!(twice, 0, "it committed what it had read before it left");
 }
 
@@ -375,7 +406,11 @@ fn the_programs_own_consumer_shares_a_group_with_eager_members() {
 
 #[test]
 fn the_programs_own_consumer_shares_a_group_with_cooperative_members() {
-    mixed("mixed-cooperative", COOPERATIVE, &["--assignor", "cooperative-sticky"]);
+    mixed(
+        "mixed-cooperative",
+        COOPERATIVE,
+        &["--assignor", "cooperative-sticky"],
+    );
 }
 
 #[test]
@@ -402,7 +437,9 @@ fn an_idempotent_producer_writes_everything_once() {
             scene.program = Some(Program::start(&scene.options).expect("it starts again"));
         }
         let value = number.to_string();
-        let mut record = BaseRecord::<(), str>::to("orders").partition(0).payload(&value);
+        let mut record = BaseRecord::<(), str>::to("orders")
+            .partition(0)
+            .payload(&value);
         while let Err((_, returned)) = producer.send(record) {
             producer.poll(Duration::from_millis(10));
             record = returned;

@@ -110,6 +110,12 @@ impl Commits {
         self.all().any(|commit| commit.owner == owner)
     }
 
+    /// Whether a commit of such a partition is under way.
+    pub(super) fn have(&self, partition: impl Fn(&TopicPartition) -> bool) -> bool {
+        self.all()
+            .any(|commit| commit.offsets.keys().any(&partition))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.in_flight.is_none()
     }

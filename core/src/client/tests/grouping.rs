@@ -340,6 +340,27 @@ fn nothing_goes_to_others_before_the_application_is_done_and_it_is_committed() {
 }
 
 #[test]
+fn what_the_application_commits_of_revoked_partitions_is_stored_before_they_go() {
+    let mut world = member(|config| config.enable_auto_commit = false);
+    fetch_three(&mut world, 7);
+    assert_eq!(records(&world.poll()), 3);
+    heartbeat(&mut world, ErrorCode::REBALANCE_IN_PROGRESS);
+    assert_eq!(world.poll(), [Polled::Revoked(orders(&[0]))]);
+    let id = world.command(Command::Commit {
+        offsets: None,
+        timeout_ms: 10_000,
+    });
+    world.poll();
+    let asked = world.next(ApiKey::OffsetCommit);
+    assert_eq!(what_is_committed(&asked), (4, vec![(0, 10)]));
+    assert_eq!(world.count(ApiKey::JoinGroup), 0);
+    let answer = commit_answer(&asked, ErrorCode::NONE);
+    world.answer(&asked, answer);
+    assert_eq!(outcome(&world, id), Some(Ok(())));
+    assert_eq!(world.count(ApiKey::JoinGroup), 1);
+}
+
+#[test]
 fn the_interval_commits_what_was_processed_and_only_that() {
     let mut world = member(|config| config.heartbeat_interval_ms = 60_000);
     fetch_three(&mut world, 7);
