@@ -2,7 +2,7 @@
 //!
 //! 1. List the directory, and read the format version, the checkpoint and the clean marker. What
 //!    is not Odradek's, or of an unknown version, is refused before anything is touched.
-//! 2. Take the clean marker away, before the first append.
+//! 2. Take the clean marker away, before the first append, and flush the directory.
 //! 3. Open the metadata log and replay it.
 //! 4. Append the first record of a new cluster, or after an unclean end the one that raises the
 //!    leader epochs.
@@ -10,6 +10,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -54,7 +55,7 @@ pub(crate) struct Starting {
 enum Step {
     Listing,
     ReadingFiles,
-    RemovingMarker(Sequence),
+    Claiming(Sequence),
     LoadingMetadata,
     Replaying,
     AppendingFirst,
@@ -131,9 +132,8 @@ pub(super) fn managed(
     let Stage::Starting(starting) = &mut state.stage else {
         return;
     };
-    let (Step::RemovingMarker(sequence)
-    | Step::Formatting(sequence)
-    | Step::RemovingStrays(sequence)) = &mut starting.step
+    let (Step::Claiming(sequence) | Step::Formatting(sequence) | Step::RemovingStrays(sequence)) =
+        &mut starting.step
     else {
         return;
     };
@@ -141,7 +141,7 @@ pub(super) fn managed(
         Progress::NotMine | Progress::Running => {}
         Progress::Failed(error) => fail(state, cx, format!("cannot start: {error}")),
         Progress::Done => match starting.step {
-            Step::RemovingMarker(_) => load_metadata(state, cx),
+            Step::Claiming(_) => load_metadata(state, cx),
             Step::Formatting(_) => identify(state, cx),
             _ => load_partitions(state, cx),
         },
@@ -268,16 +268,14 @@ fn judge_files(
         })?;
         state.checkpoint.load(entries);
     }
-    if marker.is_some() {
-        starting.clean = marker.is_some_and(|bytes| *bytes == *CLEAN.as_bytes());
-        let ops = [
-            FileOp::RemoveFile(FilePath::from(CLEAN_MARKER)),
-            FileOp::SyncDir(FilePath::root()),
-        ];
-        starting.step = Step::RemovingMarker(Sequence::start(cx, Owner::Broker, ops));
-    } else {
-        load_metadata(state, cx);
+    // The names that are seen need not be durable: the first start may have failed to flush the one
+    // of the format file, without which a later start would take the directory for a fresh one.
+    let mut ops = vec![FileOp::SyncDir(FilePath::root())];
+    if let Some(bytes) = marker {
+        starting.clean = *bytes == *CLEAN.as_bytes();
+        ops.insert(0, FileOp::RemoveFile(FilePath::from(CLEAN_MARKER)));
     }
+    starting.step = Step::Claiming(Sequence::start(cx, Owner::Broker, ops));
     Ok(())
 }
 

@@ -269,14 +269,24 @@ impl Oracle {
         for group in self.groups.classic.values_mut() {
             group.life_ended();
         }
-        if self.durability == Durability::Os && death == Some(Death::Power) {
+        if death == Some(Death::Power) {
+            self.groups_lost_power();
+        }
+    }
+
+    /// The power went, with a process or after it.
+    pub(super) fn groups_lost_power(&mut self) {
+        if self.durability == Durability::Os {
             // What was acknowledged may be gone, and so may anything that was built on it.
             self.groups.commits.forget_promises();
             let groups: Vec<String> = self.groups.classic.keys().cloned().collect();
-            let others: Vec<String> = self.groups.consumer.keys().cloned().collect();
-            for group in groups.iter().chain(&others) {
+            let mut others = std::mem::take(&mut self.groups.consumer);
+            for group in groups.iter().chain(others.keys()) {
                 self.groups.begin_anew(group, self.now);
             }
+            // A member that is still there need not say again what it subscribed to.
+            others.values_mut().for_each(Consumer::lost_power);
+            self.groups.consumer = others;
         }
     }
 

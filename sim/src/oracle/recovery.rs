@@ -45,6 +45,7 @@ impl Oracle {
         for log in self.models.all_mut() {
             log.lost_power = true;
         }
+        self.groups_lost_power();
     }
 
     /// The logs whose recovery is not over, or not judged.

@@ -96,6 +96,19 @@ impl Member {
 }
 
 impl Consumer {
+    /// Nothing is certain of its members any more but what they ever subscribed to.
+    pub(super) fn lost_power(&mut self) {
+        self.holders.clear();
+        for member in self.members.values_mut() {
+            *member = Member {
+                names: std::mem::take(&mut member.names),
+                expressions: std::mem::take(&mut member.expressions),
+                rebalance_timeout_ms: member.rebalance_timeout_ms,
+                ..Member::default()
+            };
+        }
+    }
+
     /// A heartbeat reached the broker: from now on it may have taken effect.
     pub(super) fn beat_came(&mut self, now: Mono, beat: &ConsumerGroupHeartbeatRequest) {
         if beat.member_id.is_empty() {
