@@ -240,16 +240,20 @@ impl Tail {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Everything below `up_to` is written. `forget` drops the marks that only a flush would need.
-    pub(crate) fn note_written(&mut self, up_to: Position, forget: bool) {
+    /// Everything below `up_to` is written. `forget` drops the marks that only a flush would need:
+    /// those below what is acknowledged, whose own mark says where readers must stop.
+    pub(crate) fn note_written(&mut self, up_to: Position, forget: Option<Offset>) {
         let count = self.marks.partition_point(|mark| mark.position <= up_to.0);
         if let Some(last) = count.checked_sub(1).and_then(|last| self.marks.get(last))
             && last.position > self.written.position
         {
             self.written = *last;
         }
-        if forget && self.flushing.is_none() {
-            self.marks.drain(..count);
+        if let Some(acked_end) = forget
+            && self.flushing.is_none()
+        {
+            let below = self.marks.partition_point(|m| m.next_offset < acked_end);
+            self.marks.drain(..below.min(count));
         }
     }
 

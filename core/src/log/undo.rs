@@ -54,7 +54,7 @@ impl Log {
         };
         let base = segment.base;
         let tail = segment.tail.as_mut().expect("an open segment has a tail");
-        tail.note_written(written, false);
+        tail.note_written(written, None);
         let mark = tail.written;
         let cut = Some((file, Position(mark.position)));
         self.take_back(cx, base, mark, cut, error);

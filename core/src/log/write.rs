@@ -16,7 +16,7 @@ impl Log {
     /// Everything of `file` below `up_to` is written.
     pub fn on_written(&mut self, cx: &mut Context<'_>, file: FileId, up_to: Position) {
         // Under `os` nothing may ever be flushed: marks that only a flush needs must not pile up.
-        let forget = self.durability == Durability::Os;
+        let forget = (self.durability == Durability::Os).then_some(self.acked_end);
         if let Some(segment) = self.segment_of(file) {
             let tail = segment.tail.as_mut().expect("an open segment has a tail");
             tail.note_written(up_to, forget);

@@ -204,12 +204,18 @@ fn flush_messages_holds_the_answer_back_until_the_flush() {
         ..tiny()
     };
     let mut h = Harness::new(config, Durability::Os);
-    h.append(&batch(&[1, 2], 10)).unwrap();
+    let first = batch(&[1, 2], 10);
+    h.append(&first).unwrap();
     h.complete_disk();
     assert_eq!(h.log.high_watermark_limit(), Offset(2));
     h.append(&batch(&[1, 2], 10)).unwrap();
     h.complete_one();
     assert_eq!(h.log.high_watermark_limit(), Offset(2));
+    assert_eq!(
+        h.log.available_bytes(Offset(0), Offset(2)),
+        Some(first.bytes.len() as u64),
+        "what was acknowledged counts while the flush of the rest is under way"
+    );
     h.complete_disk();
     assert_eq!(h.log.high_watermark_limit(), Offset(4));
     assert!(h.trace.last().unwrap().starts_with("flush"));
