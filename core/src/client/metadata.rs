@@ -313,3 +313,20 @@ fn numbered(topic: &MetadataResponseTopic) -> Option<Vec<PartitionInfo>> {
 fn known_node(id: i32) -> Option<NodeId> {
     (id >= 0).then_some(NodeId(id))
 }
+
+/// The topic that an answer is about, among those that were asked about: by its id in the versions
+/// that have ids, by its name in the others.
+pub(crate) fn topic_of_answer<'a>(
+    asked: &'a BTreeMap<TopicName, TopicId>,
+    name: &str,
+    id: TopicId,
+) -> Option<&'a TopicName> {
+    let (found, _) = asked.iter().find(|(known_name, known_id)| {
+        if id == TopicId::ZERO {
+            name == &***known_name
+        } else {
+            id == **known_id
+        }
+    })?;
+    Some(found)
+}

@@ -10,7 +10,7 @@ use crate::bugs::Bug;
 use crate::client::config::OffsetReset;
 use crate::client::error::ClientError;
 use crate::client::input::{OffsetSpec, TopicName, TopicPartition};
-use crate::client::metadata::Metadata;
+use crate::client::metadata::{Metadata, topic_of_answer};
 use crate::client::network::{Network, Purpose, Target};
 use crate::client::step::Step;
 use crate::ids::{LeaderEpoch, NodeId, Offset, TopicId};
@@ -326,14 +326,7 @@ fn by_partition(
 ) -> BTreeMap<TopicPartition, PartitionData> {
     let mut answers = BTreeMap::new();
     for topic in response.responses {
-        let asked = topics.iter().find(|(name, id)| {
-            if topic.topic_id == TopicId::ZERO {
-                topic.topic == ***name
-            } else {
-                topic.topic_id == **id
-            }
-        });
-        let Some((name, _)) = asked else {
+        let Some(name) = topic_of_answer(topics, &topic.topic, topic.topic_id) else {
             continue;
         };
         for data in topic.partitions {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::client::error::{ClientError, Timeout};
 use crate::client::input::{CommandId, OffsetToCommit, TopicName, TopicPartition};
-use crate::client::metadata::Metadata;
+use crate::client::metadata::{Metadata, topic_of_answer};
 use crate::client::step::{Backoff, Step};
 use crate::ids::{Offset, TopicId};
 use crate::time::Mono;
@@ -233,14 +233,7 @@ pub(super) fn judge(commit: &Commit, response: &OffsetCommitResponse) -> Answere
     let mut failed = None;
     let mut again = None;
     for topic in &response.topics {
-        let asked = commit.ids.iter().find(|(name, id)| {
-            if topic.topic_id == TopicId::ZERO {
-                topic.name == ***name
-            } else {
-                topic.topic_id == **id
-            }
-        });
-        let Some((name, _)) = asked else {
+        let Some(name) = topic_of_answer(&commit.ids, &topic.name, topic.topic_id) else {
             continue;
         };
         for partition in &topic.partitions {

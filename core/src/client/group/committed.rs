@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::client::input::{TopicName, TopicPartition};
-use crate::client::metadata::Metadata;
+use crate::client::metadata::{Metadata, topic_of_answer};
 use crate::ids::{Offset, TopicId};
 use crate::time::Mono;
 use crate::wire::messages::offset_fetch::{
@@ -125,15 +125,6 @@ impl Question {
             };
             answers.insert(partition, answer);
         };
-        let named = |name: &str, id: TopicId| {
-            self.ids.iter().find(|(asked, asked_id)| {
-                if id == TopicId::ZERO {
-                    name == &***asked
-                } else {
-                    id == **asked_id
-                }
-            })
-        };
         if response.error_code.is_error() {
             return Err(response.error_code);
         }
@@ -142,7 +133,7 @@ impl Question {
                 return Err(group.error_code);
             }
             for topic in &group.topics {
-                let Some((name, _)) = named(&topic.name, topic.topic_id) else {
+                let Some(name) = topic_of_answer(&self.ids, &topic.name, topic.topic_id) else {
                     continue;
                 };
                 for one in &topic.partitions {
@@ -156,7 +147,7 @@ impl Question {
             }
         }
         for topic in &response.topics {
-            let Some((name, _)) = named(&topic.name, TopicId::ZERO) else {
+            let Some(name) = topic_of_answer(&self.ids, &topic.name, TopicId::ZERO) else {
                 continue;
             };
             for one in &topic.partitions {

@@ -9,7 +9,7 @@ use super::verdict::Verdict;
 use crate::client::config::Acks;
 use crate::client::error::ClientError;
 use crate::client::input::TopicName;
-use crate::client::metadata::Metadata;
+use crate::client::metadata::{Metadata, topic_of_answer};
 use crate::client::network::{Network, Purpose, Target};
 use crate::client::step::Step;
 use crate::ids::{NodeId, TopicId};
@@ -211,14 +211,7 @@ fn by_partition<'a>(
 ) -> BTreeMap<(&'a str, i32), &'a PartitionProduceResponse> {
     let mut answers = BTreeMap::new();
     for topic in &response.responses {
-        let asked = topics.iter().find(|(name, id)| {
-            if topic.topic_id == TopicId::ZERO {
-                topic.name == ***name
-            } else {
-                topic.topic_id == **id
-            }
-        });
-        let Some((name, _)) = asked else {
+        let Some(name) = topic_of_answer(topics, &topic.name, topic.topic_id) else {
             continue;
         };
         for partition in &topic.partition_responses {
