@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
 
@@ -46,6 +47,21 @@ impl Output {
             .map_err(io::Error::from)
             .and_then(|()| self.0.write_all(b"\n"))
             .map_err(|error| Failure::output(&error))
+    }
+
+    /// Tells what became of something that was to be deleted; `kind` is its key in JSON.
+    pub(crate) fn deletion(
+        &mut self,
+        format: OutputFormat,
+        kind: &str,
+        name: &str,
+        deleted: bool,
+    ) -> Result<(), Failure> {
+        if format == OutputFormat::Json {
+            return self.json(&json!({ kind: name, "deleted": deleted }));
+        }
+        let word = if deleted { "deleted" } else { "does not exist" };
+        self.line(format_args!("{name}: {word}"))
     }
 
     /// Writes bytes as they are.

@@ -2,7 +2,6 @@
 
 use odradek_core::wire::messages::DeleteGroupsRequest;
 use odradek_core::wire::{ErrorCode, ResponseBody};
-use serde_json::json;
 
 use super::coordinator;
 use crate::advice::refused;
@@ -46,11 +45,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let missing = code == ErrorCode::GROUP_ID_NOT_FOUND;
         if !(deleted || missing && args.if_exists) {
             failures.push(refused(&what, code, None));
-        } else if args.output == OutputFormat::Json {
-            out.json(&json!({ "group": name, "deleted": deleted }))?;
         } else {
-            let word = if deleted { "deleted" } else { "does not exist" };
-            out.line(format_args!("{name}: {word}"))?;
+            out.deletion(args.output, "group", name, deleted)?;
         }
     }
     out.flush()?;

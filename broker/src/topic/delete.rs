@@ -3,7 +3,6 @@
 use odradek_core::client::AdminTarget;
 use odradek_core::wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use odradek_core::wire::{ErrorCode, ResponseBody};
-use serde_json::json;
 
 use crate::advice::refused;
 use crate::failure::Failure;
@@ -65,11 +64,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             let what = format!("cannot delete '{name}'");
             let message = result.error_message.as_deref();
             failures.push(refused(&what, result.error_code, message));
-        } else if args.output == OutputFormat::Json {
-            out.json(&json!({ "topic": name, "deleted": deleted }))?;
         } else {
-            let word = if deleted { "deleted" } else { "does not exist" };
-            out.line(format_args!("{name}: {word}"))?;
+            out.deletion(args.output, "topic", name, deleted)?;
         }
     }
     out.flush()?;
