@@ -186,12 +186,15 @@ impl Workload {
     pub fn by_name(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, workload)| *workload).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
-            format!(
-                "no workload is called {name}; there are: {}",
-                names.join(", ")
-            )
+            let names = Self::names();
+            format!("no workload is called {name}; there are: {names}")
         })
+    }
+
+    /// The names of all, for a person.
+    #[must_use]
+    pub fn names() -> String {
+        Self::ALL.map(|(name, _)| name).join(", ")
     }
 
     /// Its name.

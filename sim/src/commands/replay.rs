@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use odradek_sim::swarm::Workload;
 use odradek_sim::timeline;
 use odradek_sim::trace::{Keep, json_string};
 use odradek_sim::world::{Outcome, Plan, run_plan};
 
 use super::report::{explain, print_state};
-use super::subject::Subject;
+use super::subject::SubjectArguments;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -20,15 +19,8 @@ Examples:
   odradek-sim replay 17 --json | jq 'select(.kind == \"fault\")'
   odradek-sim replay seeds/17 --timeline 17.html")]
 pub(crate) struct Arguments {
-    /// The seed, the file of a case, or - for a case on standard input
-    #[arg(value_name = "SEED|FILE")]
-    what: String,
-    /// What to look at most: mixed, idempotence, rebalance [default: mixed]
-    #[arg(long, value_name = "NAME", value_parser = Workload::by_name)]
-    workload: Option<Workload>,
-    /// Plant this bug (only in a build that has them)
-    #[arg(long, value_name = "NAME")]
-    bug: Option<String>,
+    #[command(flatten)]
+    subject: SubjectArguments,
     /// Print every step in words
     #[arg(long)]
     trace: bool,
@@ -47,11 +39,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
-    let subject = Subject::load(
-        &arguments.what,
-        arguments.workload,
-        arguments.bug.as_deref(),
-    )?;
+    let subject = arguments.subject.load()?;
     let tells_all = arguments.trace || arguments.json || arguments.timeline.is_some();
     let keep = match (tells_all, arguments.hashes) {
         (false, _) => Keep::Last(60),

@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
     /// First seed, and the one after the last
     #[arg(long, value_name = "A..B", value_parser = seed_range)]
     seeds: Range<u64>,
-    /// What to look at most: mixed, idempotence, rebalance
     #[arg(long, value_name = "NAME", value_parser = Workload::by_name, default_value = "mixed")]
+    #[arg(help = format!("What to look at most: {}", Workload::names()))]
     workload: Workload,
     /// Plant this bug (only in a build that has them)
     #[arg(long, value_name = "NAME")]

@@ -7,13 +7,12 @@ use clap::Args;
 use odradek_sim::case::Case;
 use odradek_sim::oracle::Check;
 use odradek_sim::shrink::{Attempts, Failed, Progress, shrink};
-use odradek_sim::swarm::Workload;
 use odradek_sim::trace::Keep;
 use odradek_sim::twice::{SecondProcess, What};
 
 use super::report::{OPERATIONS, tell};
 use super::stopwatch::Stopwatch;
-use super::subject::Subject;
+use super::subject::{Subject, SubjectArguments};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -23,15 +22,8 @@ Examples:
   cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \\
     shrink 6 --bug ack-before-flush")]
 pub(crate) struct Arguments {
-    /// The seed, or the file of a case
-    #[arg(value_name = "SEED|FILE")]
-    what: String,
-    /// What to look at most: mixed, idempotence, rebalance [default: mixed]
-    #[arg(long, value_name = "NAME", value_parser = Workload::by_name)]
-    workload: Option<Workload>,
-    /// Plant this bug (only in a build that has them)
-    #[arg(long, value_name = "NAME")]
-    bug: Option<String>,
+    #[command(flatten)]
+    subject: SubjectArguments,
     /// Where to write the case [default: SEED.case]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -41,11 +33,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
-    let subject = Subject::load(
-        &arguments.what,
-        arguments.workload,
-        arguments.bug.as_deref(),
-    )?;
+    let subject = arguments.subject.load()?;
     let terminal = std::io::stderr().is_terminal();
     let limit = f64::from(arguments.within);
     let stopwatch = Stopwatch::start();

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use odradek_sim::bugs::Planted;
 use odradek_sim::case::{Case, MAGIC};
 use odradek_sim::swarm::Workload;
@@ -12,6 +13,27 @@ use odradek_sim::trace::Keep;
 use odradek_sim::world::{Outcome, Plan, run_plan};
 
 use super::plant;
+
+/// The words that name a run on the command line.
+#[derive(Debug, Args)]
+pub(crate) struct SubjectArguments {
+    /// The seed, the file of a case, or - for a case on standard input
+    #[arg(value_name = "SEED|FILE")]
+    what: String,
+    #[arg(long, value_name = "NAME", value_parser = Workload::by_name)]
+    #[arg(help = format!("What to look at most: {} [default: mixed]", Workload::names()))]
+    workload: Option<Workload>,
+    /// Plant this bug (only in a build that has them)
+    #[arg(long, value_name = "NAME")]
+    bug: Option<String>,
+}
+
+impl SubjectArguments {
+    /// Finds what they name.
+    pub(crate) fn load(&self) -> Result<Subject, String> {
+        Subject::load(&self.what, self.workload, self.bug.as_deref())
+    }
+}
 
 /// A run, and what is known of it.
 #[derive(Clone, Debug)]
@@ -31,11 +53,7 @@ enum Source {
 impl Subject {
     /// Finds what a word names: a seed, a file, or `-` for a case on standard input. Workload and bug
     /// are those of a seed; a case says its own.
-    pub(crate) fn load(
-        word: &str,
-        workload: Option<Workload>,
-        bug: Option<&str>,
-    ) -> Result<Self, String> {
+    fn load(word: &str, workload: Option<Workload>, bug: Option<&str>) -> Result<Self, String> {
         if let Ok(seed) = word.parse() {
             return Self::seed(seed, workload.unwrap_or_default(), bug);
         }
