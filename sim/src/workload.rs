@@ -55,6 +55,7 @@ pub mod lister;
 pub mod machine;
 pub mod machine_consumer;
 pub mod machine_producer;
+pub mod pace;
 pub mod producer;
 pub mod seen;
 pub mod session;

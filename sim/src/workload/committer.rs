@@ -15,8 +15,8 @@ use odradek_core::wire::messages::offset_delete::{
 };
 use odradek_core::wire::{ApiKey, RequestBody, ResponseBody, Str};
 
-use super::group_member::REST_WITHIN_NS;
 use super::group_requests::{Who, commit, fetch_offsets, find_coordinator, is_found, version_from};
+use super::pace::REST_WITHIN_NS;
 use super::seen::{Restless, Seen};
 use super::session::Session;
 use super::{Client, ClientContext};

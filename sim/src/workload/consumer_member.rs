@@ -6,17 +6,16 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use odradek_core::ids::{ConnectionId, TopicId};
-use odradek_core::time::Mono;
 use odradek_core::wire::messages::consumer_group_heartbeat::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions,
 };
 use odradek_core::wire::{ErrorCode, ResponseBody, Str};
 
-use super::group_member::REST_WITHIN_NS;
 use super::group_requests::{
     Partition, Who, commit, fetch_offsets, find_coordinator, is_away, is_found,
 };
-use super::seen::{Restless, Seen};
+use super::pace::Pace;
+use super::seen::Seen;
 use super::session::Session;
 use super::{Client, ClientContext};
 use crate::clock::MILLISECOND;
@@ -54,11 +53,7 @@ pub struct ConsumerMember {
     shadow: Session,
     lives: u32,
     commits: u64,
-    quiet_until: Mono,
-    finishing_since: Option<Mono>,
-    gave_up: bool,
-    complained: bool,
-    timer_is_set: bool,
+    pace: Pace,
 }
 
 /// How far it is.
@@ -94,35 +89,13 @@ impl ConsumerMember {
             shadow: Session::default(),
             lives: 0,
             commits: 0,
-            quiet_until: Mono::default(),
-            finishing_since: None,
-            gave_up: false,
-            complained: false,
-            timer_is_set: false,
+            pace: Pace::default(),
         }
-    }
-
-    const fn is_finishing(&self) -> bool {
-        self.finishing_since.is_some()
     }
 
     fn schedule(&mut self, cx: &mut ClientContext<'_>) {
-        if self.timer_is_set || self.gave_up {
-            return;
-        }
-        self.timer_is_set = true;
-        let pause = if self.is_finishing() {
-            60 * MILLISECOND
-        } else {
-            cx.pause(self.mix.pause_ns)
-        };
-        cx.after(pause, 0);
-    }
-
-    fn be_quiet(&mut self, cx: &ClientContext<'_>, ms: u64) {
-        if !self.is_finishing() {
-            self.quiet_until = cx.now.mono.plus_ms(ms);
-        }
+        let punctual_ns = 60 * MILLISECOND;
+        self.pace.schedule(cx, self.mix.pause_ns, punctual_ns);
     }
 
     /// It owns nothing, and joins anew; with its id, if that is still its own.
@@ -178,19 +151,19 @@ impl ConsumerMember {
             Stage::In => {
                 // It takes a while until it has given up what it shall not own any more.
                 if !self.owned.is_subset(&self.assigned)
-                    && (self.is_finishing() || cx.chance(600_000))
+                    && (self.pace.is_finishing() || cx.chance(600_000))
                 {
                     self.owned = self.owned.intersection(&self.assigned).copied().collect();
                     self.owns_news = true;
                 }
-                if self.is_finishing() {
+                if self.pace.is_finishing() {
                     return self.heartbeat(cx);
                 }
                 match cx.between(0, 99) {
                     0 | 1 => self.die(cx),
                     2 => {
                         let pause = cx.between(100, 1_200);
-                        self.be_quiet(cx, pause);
+                        self.pace.be_quiet(cx, pause);
                     }
                     3 => self.leave(cx),
                     4..=6 => {
@@ -249,7 +222,7 @@ impl ConsumerMember {
         self.fall_out(cx);
         self.be_born(cx);
         let pause = cx.between(0, 1_200);
-        self.be_quiet(cx, pause);
+        self.pace.be_quiet(cx, pause);
         cx.saw.push(Seen::Mark(Mark::MemberDied));
     }
 
@@ -325,7 +298,7 @@ impl ConsumerMember {
         self.fall_out(cx);
         self.be_born(cx);
         let pause = cx.between(0, 500);
-        self.be_quiet(cx, pause);
+        self.pace.be_quiet(cx, pause);
     }
 
     fn answered(&mut self, cx: &mut ClientContext<'_>, response: &ConsumerGroupHeartbeatResponse) {
@@ -340,8 +313,8 @@ impl ConsumerMember {
             | ErrorCode::GROUP_MAX_SIZE_REACHED => {
                 self.fall_out(cx);
                 self.be_born(cx);
-                self.gave_up = self.is_finishing();
-                return self.be_quiet(cx, 150);
+                self.pace.gave_up = self.pace.is_finishing();
+                return self.pace.be_quiet(cx, 150);
             }
             error if is_away(error) => {
                 self.stage = Stage::Looking;
@@ -400,23 +373,18 @@ impl ConsumerMember {
     }
 
     fn complain(&mut self, cx: &mut ClientContext<'_>) {
-        let Some(since) = self.finishing_since else {
+        if self.is_idle() {
             return;
-        };
-        if !self.is_idle() && cx.now.mono.0 > since.0 + REST_WITHIN_NS && !self.complained {
-            self.complained = true;
-            cx.saw.push(Seen::Restless(Restless {
-                group: self.who.group.clone(),
-                is_about_the_dead: false,
-                what: format!(
-                    "member {:?} in epoch {} owns {} of the {} partitions it shall own",
-                    self.who.member_id,
-                    self.who.epoch,
-                    self.owned.intersection(&self.assigned).count(),
-                    self.assigned.len()
-                ),
-            }));
         }
+        self.pace.complain(cx, &self.who.group, || {
+            format!(
+                "member {:?} in epoch {} owns {} of the {} partitions it shall own",
+                self.who.member_id,
+                self.who.epoch,
+                self.owned.intersection(&self.assigned).count(),
+                self.assigned.len()
+            )
+        });
     }
 }
 
@@ -431,21 +399,20 @@ impl Client for ConsumerMember {
     }
 
     fn timer(&mut self, _: u64, cx: &mut ClientContext<'_>) {
-        self.timer_is_set = false;
-        if self.gave_up {
+        if !self.pace.timer_came() {
             return;
         }
         self.complain(cx);
-        if !self.is_finishing() && cx.chance(60_000) {
+        if !self.pace.is_finishing() && cx.chance(60_000) {
             self.haunt(cx);
         }
         if self.session.in_flight() > 0 {
-            if !self.is_finishing() && cx.chance(20_000) {
+            if !self.pace.is_finishing() && cx.chance(20_000) {
                 self.session.vanish(cx);
                 self.is_news = true;
                 self.owns_news = true;
             }
-        } else if cx.now.mono >= self.quiet_until || self.is_finishing() {
+        } else if self.pace.may_speak(cx) {
             self.act(cx);
         }
         self.schedule(cx);
@@ -476,12 +443,13 @@ impl Client for ConsumerMember {
     }
 
     fn finish(&mut self, cx: &mut ClientContext<'_>) {
-        self.finishing_since = Some(cx.now.mono);
+        self.pace.finish(cx);
         self.beats = 0;
         self.schedule(cx);
     }
 
     fn is_idle(&self) -> bool {
-        self.gave_up || (self.stage == Stage::In && self.beats >= 3 && self.owned == self.assigned)
+        self.pace.gave_up
+            || (self.stage == Stage::In && self.beats >= 3 && self.owned == self.assigned)
     }
 }

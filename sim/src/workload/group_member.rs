@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 use odradek_core::ids::ConnectionId;
-use odradek_core::time::Mono;
 use odradek_core::wire::consumer_protocol::{
     ConsumerProtocolAssignment, ConsumerProtocolSubscription, TopicPartition,
 };
@@ -21,10 +20,11 @@ use odradek_core::wire::{ApiKey, ErrorCode, ResponseBody, Str, Versioned};
 use super::group_requests::{
     Partition, Who, commit, fetch_offsets, find_coordinator, is_away, is_found, version_from,
 };
-use super::seen::{Restless, Seen};
+use super::pace::Pace;
+use super::seen::Seen;
 use super::session::Session;
 use super::{Client, ClientContext};
-use crate::clock::{MILLISECOND, SECOND};
+use crate::clock::MILLISECOND;
 use crate::oracle::Mark;
 use crate::swarm::GroupMix;
 
@@ -32,8 +32,6 @@ use crate::swarm::GroupMix;
 const CONSUMER: &str = "consumer";
 /// Version 0 of the metadata and assignments that members exchange, and those after it.
 const NEWEST_INNER: u64 = 3;
-/// How long after the end of all faults a group may take until it is stable.
-pub const REST_WITHIN_NS: u64 = 30 * SECOND;
 
 /// Is a member of a classic group.
 #[derive(Debug)]
@@ -53,12 +51,7 @@ pub struct GroupMember {
     commits: u64,
     /// Heartbeats in a row that said that all is well.
     beats: u32,
-    quiet_until: Mono,
-    finishing_since: Option<Mono>,
-    /// It takes no more part.
-    gave_up: bool,
-    complained: bool,
-    timer_is_set: bool,
+    pace: Pace,
 }
 
 /// How far it is.
@@ -94,36 +87,13 @@ impl GroupMember {
             shadow: Session::default(),
             commits: 0,
             beats: 0,
-            quiet_until: Mono::default(),
-            finishing_since: None,
-            gave_up: false,
-            complained: false,
-            timer_is_set: false,
+            pace: Pace::default(),
         }
-    }
-
-    const fn is_finishing(&self) -> bool {
-        self.finishing_since.is_some()
     }
 
     fn schedule(&mut self, cx: &mut ClientContext<'_>) {
-        if self.timer_is_set || self.gave_up {
-            return;
-        }
-        self.timer_is_set = true;
-        // Faults are over: from now on it is as punctual as a good client.
-        let pause = if self.is_finishing() {
-            self.session_timeout_ms as u64 * MILLISECOND / 4
-        } else {
-            cx.pause(self.mix.pause_ns)
-        };
-        cx.after(pause, 0);
-    }
-
-    fn be_quiet(&mut self, cx: &ClientContext<'_>, ms: u64) {
-        if !self.is_finishing() {
-            self.quiet_until = cx.now.mono.plus_ms(ms);
-        }
+        let punctual_ns = self.session_timeout_ms as u64 * MILLISECOND / 4;
+        self.pace.schedule(cx, self.mix.pause_ns, punctual_ns);
     }
 
     /// It is nobody from now on; its old identity may come back as a zombie.
@@ -161,13 +131,13 @@ impl GroupMember {
             Stage::Looking => find_coordinator(&mut self.session, cx, &self.who.group),
             Stage::Out => self.join(cx),
             Stage::Joining => {}
-            Stage::In if self.is_finishing() => self.heartbeat(cx),
+            Stage::In if self.pace.is_finishing() => self.heartbeat(cx),
             Stage::In => match cx.between(0, 99) {
                 0 | 1 => self.die(cx),
                 2 => {
                     let session = self.session_timeout_ms as u64;
                     let pause = cx.between(session / 2, 2 * session);
-                    self.be_quiet(cx, pause);
+                    self.pace.be_quiet(cx, pause);
                 }
                 3 | 4 => self.leave(cx),
                 5 | 6 => {
@@ -200,7 +170,7 @@ impl GroupMember {
         self.forget(cx);
         let session = self.session_timeout_ms as u64;
         let pause = cx.between(0, session + session / 2);
-        self.be_quiet(cx, pause);
+        self.pace.be_quiet(cx, pause);
         self.draw(cx);
         cx.saw.push(Seen::Mark(Mark::MemberDied));
     }
@@ -257,10 +227,10 @@ impl GroupMember {
             ErrorCode::MEMBER_ID_REQUIRED => {
                 self.stage = Stage::Out;
                 self.who.member_id = response.member_id.to_string();
-                if !self.is_finishing() && cx.chance(100_000) {
+                if !self.pace.is_finishing() && cx.chance(100_000) {
                     // It never comes back with it, and the group waits in vain.
                     self.forget(cx);
-                    return self.be_quiet(cx, 100);
+                    return self.pace.be_quiet(cx, 100);
                 }
                 return self.join(cx);
             }
@@ -271,7 +241,7 @@ impl GroupMember {
         cx.catalog.members.insert(self.who.member_id.clone());
         self.past.push(self.who.clone());
         let leads = response.leader == response.member_id;
-        if !self.is_finishing() && cx.chance(60_000) {
+        if !self.pace.is_finishing() && cx.chance(60_000) {
             if leads {
                 cx.saw.push(Seen::Mark(Mark::LeaderVanished));
             }
@@ -281,7 +251,7 @@ impl GroupMember {
             }
             self.stage = Stage::Out;
             let pause = cx.between(0, 2 * self.session_timeout_ms as u64);
-            return self.be_quiet(cx, pause);
+            return self.pace.be_quiet(cx, pause);
         }
         let assignments = if leads && !(response.skip_assignment && version >= 9) {
             assign(cx, response)
@@ -331,7 +301,7 @@ impl GroupMember {
         leave(&mut self.session, cx, &who);
         self.forget(cx);
         let pause = cx.between(0, 400);
-        self.be_quiet(cx, pause);
+        self.pace.be_quiet(cx, pause);
     }
 
     /// Something that it asked for itself was refused.
@@ -344,14 +314,14 @@ impl GroupMember {
             // The other self is the one that counts.
             ErrorCode::FENCED_INSTANCE_ID => {
                 self.forget(cx);
-                self.gave_up = self.is_finishing();
-                self.be_quiet(cx, 150);
+                self.pace.gave_up = self.pace.is_finishing();
+                self.pace.be_quiet(cx, 150);
             }
             // Others have it, with the other protocol.
             ErrorCode::INCONSISTENT_GROUP_PROTOCOL | ErrorCode::GROUP_MAX_SIZE_REACHED => {
                 self.forget(cx);
-                self.gave_up = self.is_finishing();
-                self.be_quiet(cx, 150);
+                self.pace.gave_up = self.pace.is_finishing();
+                self.pace.be_quiet(cx, 150);
             }
             error if is_away(error) => self.stage = Stage::Looking,
             error => cx
@@ -391,17 +361,12 @@ impl GroupMember {
 
     /// Tells once that its group does not come to rest.
     fn complain(&mut self, cx: &mut ClientContext<'_>) {
-        let Some(since) = self.finishing_since else {
+        if self.is_idle() {
             return;
-        };
-        if !self.is_idle() && cx.now.mono.0 > since.0 + REST_WITHIN_NS && !self.complained {
-            self.complained = true;
-            cx.saw.push(Seen::Restless(Restless {
-                group: self.who.group.clone(),
-                is_about_the_dead: false,
-                what: format!("member {:?} is {:?}", self.who.member_id, self.stage),
-            }));
         }
+        self.pace.complain(cx, &self.who.group, || {
+            format!("member {:?} is {:?}", self.who.member_id, self.stage)
+        });
     }
 }
 
@@ -533,21 +498,20 @@ impl Client for GroupMember {
     }
 
     fn timer(&mut self, _: u64, cx: &mut ClientContext<'_>) {
-        self.timer_is_set = false;
-        if self.gave_up {
+        if !self.pace.timer_came() {
             return;
         }
         self.complain(cx);
-        if !self.is_finishing() && cx.chance(60_000) {
+        if !self.pace.is_finishing() && cx.chance(60_000) {
             self.haunt(cx);
         }
         if self.session.in_flight() > 0 {
             // It waits, and at times it does not want to any more.
-            if !self.is_finishing() && cx.chance(20_000) {
+            if !self.pace.is_finishing() && cx.chance(20_000) {
                 self.session.vanish(cx);
                 self.stage = Stage::Looking;
             }
-        } else if cx.now.mono >= self.quiet_until || self.is_finishing() {
+        } else if self.pace.may_speak(cx) {
             self.act(cx);
         }
         self.schedule(cx);
@@ -601,12 +565,12 @@ impl Client for GroupMember {
     }
 
     fn finish(&mut self, cx: &mut ClientContext<'_>) {
-        self.finishing_since = Some(cx.now.mono);
+        self.pace.finish(cx);
         self.beats = 0;
         self.schedule(cx);
     }
 
     fn is_idle(&self) -> bool {
-        self.gave_up || (self.stage == Stage::In && self.beats >= 2)
+        self.pace.gave_up || (self.stage == Stage::In && self.beats >= 2)
     }
 }

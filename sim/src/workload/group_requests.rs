@@ -35,6 +35,32 @@ pub fn version_from(cx: &mut ClientContext<'_>, api: ApiKey, least: i16) -> i16 
     cx.between(least as u64, max.max(least) as u64) as i16
 }
 
+/// A version to name these topics in, and how it names each: from version 10 on by id, which is only
+/// drawn if all ids are known.
+fn names_of(
+    cx: &mut ClientContext<'_>,
+    api: ApiKey,
+    least: i16,
+    partitions: &[Partition],
+) -> (i16, Vec<(Str, TopicId)>) {
+    let topics = partitions.iter().map(|(topic, _)| topic.as_str());
+    let ids: Option<Vec<TopicId>> = topics
+        .clone()
+        .map(|topic| cx.catalog.ids.get(topic).copied())
+        .collect();
+    let version = version_from(cx, api, least);
+    match ids {
+        Some(ids) if version >= 10 => {
+            let names = ids.into_iter().map(|id| (Str::new(), id));
+            (version, names.collect())
+        }
+        _ => {
+            let names = topics.map(|topic| (topic.into(), TopicId::default()));
+            (version.min(9), names.collect())
+        }
+    }
+}
+
 /// Asks who looks after a group; the first to ask has the topic of the groups made.
 pub fn find_coordinator(session: &mut Session, cx: &mut ClientContext<'_>, group: &str) {
     let version = Session::version(cx, ApiKey::FindCoordinator);
@@ -75,28 +101,13 @@ pub fn commit(
     count: &mut u64,
     least: i16,
 ) {
-    let ids: Option<Vec<TopicId>> = partitions
-        .iter()
-        .map(|(topic, _)| cx.catalog.ids.get(topic).copied())
-        .collect();
-    let mut version = version_from(cx, ApiKey::OffsetCommit, least);
-    if version >= 10 && ids.is_none() {
-        version = 9;
-    }
-    let ids = ids.unwrap_or_else(|| vec![TopicId::default(); partitions.len()]);
-    let topics = partitions.iter().zip(ids).map(|((topic, partition), id)| {
+    let (version, names) = names_of(cx, ApiKey::OffsetCommit, least, partitions);
+    let named = partitions.iter().zip(names);
+    let topics = named.map(|((_, partition), (name, topic_id))| {
         *count += 1;
         OffsetCommitRequestTopic {
-            name: if version >= 10 {
-                Str::new()
-            } else {
-                topic.as_str().into()
-            },
-            topic_id: if version >= 10 {
-                id
-            } else {
-                TopicId::default()
-            },
+            name,
+            topic_id,
             partitions: vec![OffsetCommitRequestPartition {
                 partition_index: *partition,
                 committed_offset: cx.between(0, 10_000) as i64,
@@ -149,33 +160,23 @@ pub fn fetch_offsets(
     } else {
         1
     };
-    let ids: Option<Vec<TopicId>> = partitions
-        .unwrap_or_default()
-        .iter()
-        .map(|(topic, _)| cx.catalog.ids.get(topic).copied())
-        .collect();
-    let mut version = version_from(cx, ApiKey::OffsetFetch, least);
-    if version >= 10 && ids.is_none() {
-        version = 9;
-    }
-    let ids = ids.unwrap_or_else(|| vec![TopicId::default(); partitions.unwrap_or_default().len()]);
+    let (version, names) = names_of(
+        cx,
+        ApiKey::OffsetFetch,
+        least,
+        partitions.unwrap_or_default(),
+    );
     let named = |partitions: &[Partition]| {
-        let topics = partitions.iter().zip(&ids);
+        let topics = partitions.iter().zip(&names);
         topics
-            .map(|((topic, partition), id)| OffsetFetchRequestTopics {
-                name: if version >= 10 {
-                    Str::new()
-                } else {
-                    topic.as_str().into()
+            .map(
+                |((_, partition), (name, topic_id))| OffsetFetchRequestTopics {
+                    name: name.clone(),
+                    topic_id: *topic_id,
+                    partition_indexes: vec![*partition],
+                    ..Default::default()
                 },
-                topic_id: if version >= 10 {
-                    *id
-                } else {
-                    TopicId::default()
-                },
-                partition_indexes: vec![*partition],
-                ..Default::default()
-            })
+            )
             .collect()
     };
     let mut body = OffsetFetchRequest {
