@@ -334,7 +334,9 @@ mod tests {
 
     #[test]
     fn a_request_is_what_it_says_under_every_number() {
-        let mut frame = RequestFrame::produce("orders", 7, SHAPE.batch());
+        // Once: a batch is stamped when it is made.
+        let batch = SHAPE.batch();
+        let mut frame = RequestFrame::produce("orders", 7, batch.clone());
         let (id, body) = decode(frame.numbered(0x0102_0304));
         assert_eq!(id, 0x0102_0304);
         let RequestBody::Produce(request) = body else {
@@ -342,7 +344,7 @@ mod tests {
         };
         let partition = &request.topic_data[0].partition_data[0];
         assert_eq!(partition.index, 7);
-        assert_eq!(partition.records, Some(Records::Bytes(SHAPE.batch())));
+        assert_eq!(partition.records, Some(Records::Bytes(batch)));
     }
 
     #[test]
