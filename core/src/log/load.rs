@@ -347,8 +347,7 @@ impl Log {
             return self.go_offline(cx, LogError::Damaged(damage));
         }
         self.report_rebuilt(cx, scan.base);
-        let mut stages = self.index_ops(&scan);
-        stages.push(self.sync_indexes(scan.base));
+        let stages = self.replace_indexes(&scan);
         let Some(load) = &mut self.load else {
             return;
         };
