@@ -68,6 +68,18 @@ pub enum Bug {
     RebalanceNeverEnds,
     /// A member whose session has ended stays.
     DeadMemberStays,
+    /// Batches are served that were not checked in this process.
+    SkipCrcAtFirstServe,
+    /// A damaged batch is refused, and nobody is told.
+    HideDamage,
+    /// Recovery cuts a torn tail, and nobody is told.
+    HideCut,
+    /// A log that keeps failing to reopen says so each time.
+    ReportEachReopening,
+    /// A log cannot be read while it is to be reopened.
+    UnreadableWhileReopening,
+    /// Recovery takes a segment that cannot be read for one that ends there.
+    UnreadableIsTorn,
 }
 
 /// Which bug is planted, if any.
@@ -105,7 +117,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 32] = [
+    pub const ALL: [(&'static str, Self); 38] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -138,5 +150,11 @@ impl Bug {
         ("ignore-member-epoch", Self::IgnoreMemberEpoch),
         ("rebalance-never-ends", Self::RebalanceNeverEnds),
         ("dead-member-stays", Self::DeadMemberStays),
+        ("skip-crc-at-first-serve", Self::SkipCrcAtFirstServe),
+        ("hide-damage", Self::HideDamage),
+        ("hide-cut", Self::HideCut),
+        ("report-each-reopening", Self::ReportEachReopening),
+        ("unreadable-while-reopening", Self::UnreadableWhileReopening),
+        ("unreadable-is-torn", Self::UnreadableIsTorn),
     ];
 }
