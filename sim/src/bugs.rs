@@ -26,13 +26,22 @@ enum SimBug {
     UnseededDraw,
     /// The broker's deadlines come much too late.
     LateDeadline,
+    /// The host takes what a short read gave for all there is.
+    BelieveShortRead,
+    /// A broker's deadline that moves to an earlier time is not noticed.
+    LostDeadline,
+    /// After a roll of the dice, a completion of the disk does not reach the broker.
+    LostCompletion,
 }
 
 #[cfg(feature = "bugs")]
-const SIM_BUGS: [(&str, SimBug); 3] = [
+const SIM_BUGS: [(&str, SimBug); 6] = [
     ("lying-flush", SimBug::LyingFlush),
     ("unseeded-draw", SimBug::UnseededDraw),
     ("late-deadline", SimBug::LateDeadline),
+    ("believe-short-read", SimBug::BelieveShortRead),
+    ("lost-deadline", SimBug::LostDeadline),
+    ("lost-completion", SimBug::LostCompletion),
 ];
 
 impl Planted {
@@ -64,8 +73,22 @@ impl Planted {
         match self.sim {
             Some(SimBug::LateDeadline) => 50_000_000,
             Some(SimBug::UnseededDraw) => unseeded() % 1_000,
-            Some(SimBug::LyingFlush) | None => 0,
+            _ => 0,
         }
+    }
+
+    pub(crate) fn takes_short_reads(self) -> bool {
+        self.sim == Some(SimBug::BelieveShortRead)
+    }
+
+    /// Whether the host keeps to the first deadline that it was given.
+    pub(crate) fn loses_deadlines(self) -> bool {
+        self.sim == Some(SimBug::LostDeadline)
+    }
+
+    /// Whether the host forgets to tell of every so many completions.
+    pub(crate) fn loses_completion(self, nth: u64) -> bool {
+        self.sim == Some(SimBug::LostCompletion) && nth.is_multiple_of(64)
     }
 }
 
@@ -116,6 +139,7 @@ pub fn workload_of(name: &str) -> Workload {
         | "ignore-producer-epoch"
         | "forget-producers-at-start"
         | "producer-id-before-durable" => Workload::Idempotence,
+        "skip-crc-at-first-serve" | "hide-damage" | "hide-cut" => Workload::Damage,
         "cleaner-keeps-first"
         | "cleaner-drops-above-map"
         | "drop-tombstones-early"

@@ -56,13 +56,16 @@ impl Fault {
 
     /// The stages in which a campaign must have seen it. The others cannot be, or make no sense:
     /// clients are served in one stage only, so a connection is cut, stalled or slow in no other,
-    /// and refused, but for what the network does itself, in all others.
+    /// and refused, but for what the network does itself, in all others. A stop reads nothing.
     #[must_use]
     pub const fn stages(self) -> &'static [Stage] {
+        use DiskFault::{LatentError, MisdirectedRead, ReadError, ShortRead};
         use Stage::{Recovering, Serving, Stopping};
         match self {
+            Self::Disk(LatentError | MisdirectedRead | ReadError | ShortRead) => {
+                &[Recovering, Serving]
+            }
             Self::Network(NetworkFault::Refused) => &[Recovering, Serving],
-            Self::Network(NetworkFault::Stalled) => &[Recovering, Serving, Stopping],
             Self::Network(_) => &[Serving],
             _ => &[Recovering, Serving, Stopping],
         }

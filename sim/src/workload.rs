@@ -46,6 +46,7 @@ pub mod committer;
 pub mod consumer;
 pub mod consumer_member;
 pub mod founder;
+pub mod gaps;
 pub mod group_member;
 pub mod group_requests;
 pub mod hostile;
@@ -57,6 +58,7 @@ pub mod machine_consumer;
 pub mod machine_producer;
 pub mod pace;
 pub mod producer;
+pub mod refused;
 pub mod seen;
 pub mod session;
 pub mod topic_maker;
@@ -117,6 +119,8 @@ pub struct Catalog {
     pub ids: BTreeMap<String, TopicId>,
     /// The largest high watermark that an answer has told, by topic and partition.
     pub high_watermarks: BTreeMap<(String, i32), i64>,
+    /// What the last reader cannot read, by the directory of the partition: first and last offsets.
+    pub unreadable: BTreeMap<String, Vec<(i64, i64)>>,
     /// The ids of members of groups whose clients live.
     pub members: BTreeSet<String>,
 }
@@ -247,6 +251,9 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..mix.keepers {
         clients.push(Box::new(keeper::Keeper::new(mix)));
+    }
+    for _ in 0..mix.refused {
+        clients.push(Box::new(refused::Refused::default()));
     }
     clients
 }

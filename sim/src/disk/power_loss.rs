@@ -183,13 +183,15 @@ fn persist_page(
         _ => {
             let old = image[from..to].to_vec();
             let grown_from = file.durable().len();
+            let mut seen: Vec<Option<Vec<u8>>> = vec![None; moments.len()];
             let mut at = from;
             while at < to {
                 let end = to.min(at + tearing.sector_bytes as usize);
                 let choice = dice.below(moments.len() as u64 + 1) as usize;
                 match moments.get(choice) {
                     Some(moment) => {
-                        let after = page_after(file, page, *moment, from, to);
+                        let after = seen[choice]
+                            .get_or_insert_with(|| page_after(file, page, *moment, from, to));
                         let new = &after[at - from..end - from];
                         if tearing.harsh && dice.below(2) == 0 {
                             tear(&mut image[at..end], new, dice);

@@ -113,8 +113,14 @@ impl Oracle {
         if self.damages.files.iter().any(names) {
             self.damages.told.push(report.message.clone());
         }
-        if report.room == "log" && report.message.contains("the filesystem is read-only") {
+        let says_read_only = report.message.contains(" reopening ")
+            && report.message.contains("the filesystem is read-only");
+        if report.room == "log" && says_read_only {
             let directory = report.message.split_whitespace().next().unwrap_or_default();
+            // What the metadata say is read again with each attempt, by a log of its own.
+            if directory.contains("__cluster_metadata") {
+                return;
+            }
             if !self.damages.told_read_only.insert(directory.to_owned()) {
                 self.violate(
                     Check::SaysSoOnce,
@@ -134,8 +140,24 @@ impl Oracle {
         if !told {
             self.violate(
                 Check::DamageDetected,
-                format!("{path} is damaged at byte {position}, and the broker's log does not say so"),
+                format!(
+                    "{path} is damaged at byte {position}, and the broker's log does not say so"
+                ),
             );
+        }
+    }
+
+    /// Whether clients may wait for what cannot be read.
+    #[must_use]
+    pub fn has_damage(&self) -> bool {
+        !self.damages.given_up.is_empty() || self.models.all().any(|log| log.is_damaged)
+    }
+
+    /// The same of what recovery cut: it names the first place that is wrong in the segment.
+    pub(super) fn must_be_named(&mut self, segment: &FilePath, position: u64) {
+        let named = |message: &String| message.contains(segment.as_str());
+        if !self.damages.told.iter().any(named) {
+            self.must_be_told(segment, position);
         }
     }
 
@@ -145,8 +167,22 @@ impl Oracle {
     pub fn unreadable(&self) -> BTreeMap<String, Vec<(i64, i64)>> {
         let mut unreadable: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
         for log in self.models.all().filter(|log| log.is_damaged) {
-            let damaged = log.damaged().map(|(base, batch)| (*base, batch.last_offset));
-            unreadable.insert(log.directory.clone(), damaged.collect());
+            let ranges = unreadable.entry(log.directory.clone()).or_default();
+            ranges.extend(
+                log.damaged()
+                    .map(|(base, batch)| (*base, batch.last_offset)),
+            );
+            // Where the length in a header is wrong, nothing leads to the batches behind it, up to
+            // the next one that the index knows.
+            ranges.extend(log.damaged().map(|(base, batch)| {
+                let behind = log.batches.range(*base..);
+                let in_segment = behind.take_while(|(_, next)| next.segment == batch.segment);
+                let last = in_segment.last();
+                (
+                    *base,
+                    last.map_or(batch.last_offset, |(_, last)| last.last_offset),
+                )
+            }));
         }
         for directory in &self.damages.given_up {
             unreadable.insert(directory.clone(), vec![(0, i64::MAX)]);
@@ -159,13 +195,20 @@ impl Oracle {
         self.mark(Mark::DamagedRefused);
         let place = self.models.get(directory).and_then(|log| {
             let (_, batch) = log.batch_of(offset)?;
-            Some((batch.segment.clone(), batch.position))
+            // Behind the first one that was hit, the others may not be found.
+            let mut hit = log.damaged().map(|(_, hit)| hit);
+            let first = hit.find(|hit| hit.segment == batch.segment);
+            let is_first = first.is_some_and(|hit| hit.position == batch.position);
+            Some((batch.segment.clone(), batch.position, is_first))
         });
         if self.damages.given_up.contains(directory) {
             return;
         }
-        if let Some((segment, position)) = place {
-            self.must_be_told(&segment, position);
+        if let Some((segment, position, is_first)) = place {
+            let named = |message: &String| message.contains(segment.as_str());
+            if is_first || !self.damages.told.iter().any(named) {
+                self.must_be_told(&segment, position);
+            }
         }
     }
 
@@ -210,7 +253,6 @@ impl Oracle {
         self.damages.told_read_only.clear();
         self.damages.read_only = false;
         self.damages.reads_fail = false;
-        self.paused_until = Mono::default();
         for log in self.models.all_mut() {
             log.misread = false;
             log.served_in_life = false;

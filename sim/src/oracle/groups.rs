@@ -42,6 +42,8 @@ pub struct Groups {
     began: Option<Mono>,
     /// The steps of the wall clock, in milliseconds.
     wall_steps: Vec<(Mono, i64)>,
+    /// How much faster the wall clock runs than the monotonic one, in parts per million.
+    wall_drift_ppm: i64,
     /// How many partitions a topic may have at most.
     partitions: BTreeMap<String, i32>,
     commits: Commits,
@@ -69,6 +71,7 @@ impl Groups {
     /// The longest that has passed between any two instants since `since`, by the wall clock.
     fn passed_ms(&self, since: Mono, now: Mono) -> i64 {
         let by_clock = now.0.saturating_sub(since.0).div_ceil(MILLISECOND) as i64;
+        let by_clock = by_clock + by_clock * self.wall_drift_ppm.max(0) / 1_000_000 + 1;
         let steps = self.wall_steps.iter().filter(|(at, _)| *at >= since);
         let (mut sum, mut most) = (0, 0);
         for (_, step) in steps {
@@ -125,6 +128,11 @@ impl Oracle {
     /// The wall clock steps.
     pub fn wall_stepped(&mut self, by_ms: i64) {
         self.groups.wall_steps.push((self.now, by_ms));
+    }
+
+    /// The wall clock runs so much faster than the monotonic one, in parts per million.
+    pub const fn wall_drifts(&mut self, ppm: i64) {
+        self.groups.wall_drift_ppm = ppm;
     }
 
     /// A fault struck the disk: from now on a group may be read again at any time in this life.

@@ -36,3 +36,18 @@
 //!
 //! Of the connection: TLS and SASL (not served), and frames larger than the host reads, of which the
 //! length alone is sent.
+//!
+//! # Error codes that are never answered
+//!
+//! The codes that were answered are counted by API (`run --coverage`); those of
+//! [`coverage::CODES`](crate::coverage::CODES) must come up. These cannot:
+//!
+//! | code | of | why |
+//! |---|---|---|
+//! | UNSUPPORTED_COMPRESSION_TYPE, INVALID_TXN_STATE | Produce | batches that only a hostile client makes, and it changes bytes at random |
+//! | UNSUPPORTED_VERSION | ApiVersions, ListConfigResources, ListOffsets | every version that is drawn is one that is served |
+//! | TOPIC_DELETION_DISABLED | DeleteTopics | `delete.topic.enable` is always on here |
+//! | REQUEST_TIMED_OUT | CreateTopics, CreatePartitions | see `timeout_ms` above |
+//! | INVALID_REPLICA_ASSIGNMENT | CreateTopics, CreatePartitions | see `assignments` above |
+//! | OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE | OffsetCommit | megabytes of metadata; unit tests |
+//! | UNKNOWN_SERVER_ERROR | any | a bug of ours, which the simulator shows as a panic |

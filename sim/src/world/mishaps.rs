@@ -30,8 +30,9 @@ impl World {
         }
     }
 
-    /// After a step the process may pause: no thread of it runs, what it called the kernel for goes
-    /// on, and all that would reach it waits and then comes at once, in its order.
+    /// After a step the process may pause, as on a machine that is suspended: no thread runs, nor one
+    /// of a process that is started meanwhile; what the kernel was called for goes on; all that would
+    /// reach the process waits and then comes at once, in its order.
     pub(super) fn may_pause(&mut self, number: usize) {
         if self.phase != Phase::Faults {
             return;
@@ -73,7 +74,7 @@ impl World {
             _ => return Some(event),
         };
         let node = &self.nodes[node];
-        if self.clock.mono() > node.paused_until || node.broker.is_none() {
+        if self.clock.mono() > node.paused_until {
             return Some(event);
         }
         let until = Mono(node.paused_until.0 + 1);
@@ -100,10 +101,7 @@ impl World {
     /// While no process runs, bits may flip.
     pub(super) fn may_rot(&mut self, number: usize) {
         let node = &mut self.nodes[number];
-        let Some(mut dice) = node
-            .disk_faults
-            .rot_at_rest(&mut self.choices, node.life)
-        else {
+        let Some(mut dice) = node.disk_faults.rot_at_rest(&mut self.choices, node.life) else {
             return;
         };
         let moment = Moment::AtRest {
@@ -111,8 +109,7 @@ impl World {
         };
         for _ in 0..dice.between(1, 3) {
             if let Some(damage) = self.nodes[number].disk.rot(moment, &mut dice) {
-                self.oracle
-                    .fault(DiskFault::Rot, Some(&damage.path));
+                self.oracle.fault(DiskFault::Rot, Some(&damage.path));
                 let key = (Fault::Disk(DiskFault::Rot), Stage::Down);
                 *self.counts.faults.entry(key).or_default() += 1;
                 self.damaged(number, damage);
@@ -126,9 +123,10 @@ impl World {
         let damages = std::mem::take(&mut self.nodes[number].damages);
         let (named, others): (Vec<_>, Vec<_>) = damages
             .into_iter()
-            .partition(|damage| message.contains(damage.path.as_str()));
+            .partition(|damage| message.contains(damage.path.as_str().trim_end_matches(".tmp")));
         self.nodes[number].damages = others;
-        for damage in &named {
+        // The newest first: what was hit twice was good before both.
+        for damage in named.iter().rev() {
             self.oracle.mark(Mark::RestoredByOperator);
             self.say(
                 Sign::Event,

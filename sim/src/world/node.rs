@@ -5,7 +5,9 @@ use odradek_core::time::Mono;
 
 use crate::bugs::Planted;
 use crate::disk::Disk;
+use crate::disk::damage::Damage;
 use crate::disk::faults::DiskFaults;
+use crate::fault::Stage;
 use crate::host::connections::Connections;
 use crate::host::files::Files;
 use crate::oracle::Death;
@@ -40,6 +42,14 @@ pub struct Node {
     pub deadline: Option<Mono>,
     /// Faults that struck this process: what may excuse it for giving up.
     pub faults_in_life: u64,
+    /// Until when the process pauses, if it does.
+    pub paused_until: Mono,
+    /// Until when the device stands still, if it does.
+    pub stalled_until: Mono,
+    /// Damage that was done to the disk and not undone.
+    pub damages: Vec<Damage>,
+    /// The process marked a clean stop, and nothing was started since.
+    pub stopped_cleanly: bool,
 }
 
 /// A death foretold.
@@ -83,6 +93,7 @@ impl Node {
     pub fn new(swarm: &Swarm, planted: Planted) -> Self {
         let mut disk_faults = DiskFaults::new(swarm.disk);
         disk_faults.lies = planted.disk_lies();
+        disk_faults.takes_short_reads = planted.takes_short_reads();
         Self {
             broker: None,
             life: 0,
@@ -97,6 +108,21 @@ impl Node {
             moment: (Mono::default(), 0),
             deadline: None,
             faults_in_life: 0,
+            paused_until: Mono::default(),
+            stalled_until: Mono::default(),
+            damages: Vec::new(),
+            stopped_cleanly: false,
+        }
+    }
+
+    /// What its process is doing.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
+        match self.broker {
+            None => Stage::Down,
+            Some(_) if self.is_stopping => Stage::Stopping,
+            Some(_) if self.accepts => Stage::Serving,
+            Some(_) => Stage::Recovering,
         }
     }
 
