@@ -2,6 +2,7 @@
 
 mod classic;
 mod consumer;
+mod migration;
 mod offsets;
 
 use alloc::string::{String, ToString};

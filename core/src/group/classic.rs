@@ -46,7 +46,7 @@ const NEW_MEMBER_JOIN_TIMEOUT_MS: u64 = 5 * 60 * 1000;
 
 /// What one group may hold in memory, which is also about the size of its record. Beyond it no
 /// member joins.
-const MAX_GROUP_BYTES: usize = 3 << 20;
+pub(super) const MAX_GROUP_BYTES: usize = 3 << 20;
 
 /// Ids given out and not used yet that a group waits for. Beyond it no member joins.
 const MAX_PENDING: usize = 10_000;

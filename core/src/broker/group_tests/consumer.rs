@@ -50,8 +50,10 @@ fn a_consumer_group_is_assigned_by_the_broker_and_survives_a_crash() {
     let classic = describe(&mut host, client);
     assert_eq!(classic.error_code, ErrorCode::GROUP_ID_NOT_FOUND);
 
-    // The other protocol is for an empty group.
-    host.send(client, 3, &join_request(""));
+    // Members that are no consumers find no place in it before it is empty.
+    let mut connect = join_request("");
+    connect.protocol_type = "connect".into();
+    host.send(client, 3, &connect);
     let refused = joined(&mut host, client).unwrap();
     assert_eq!(refused.error_code, ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
     assert_eq!(
