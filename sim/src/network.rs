@@ -58,6 +58,7 @@ struct Link {
 struct Direction {
     sent: u64,
     cut_at: Option<u64>,
+    is_cut: bool,
     last_arrival: Mono,
 }
 
@@ -203,17 +204,18 @@ impl Network {
         } else {
             &mut link.to_client
         };
+        if direction.is_cut {
+            // Nothing more gets through, also once the faults of the run are over.
+            return Vec::new();
+        }
         let before = direction.sent;
         direction.sent += bytes.len() as u64;
         let mut last = direction.last_arrival;
-        let cut = self.active && direction.cut_at.is_some_and(|at| at < direction.sent);
-        if cut {
-            let at = direction.cut_at.unwrap_or(before);
-            if at < before {
-                // It was cut by an earlier send; nothing more gets through.
-                return Vec::new();
-            }
-            bytes.truncate((at - before) as usize);
+        let cut_at = direction.cut_at.filter(|at| *at < direction.sent);
+        let cut_at = cut_at.filter(|_| self.active);
+        if let Some(at) = cut_at {
+            direction.is_cut = true;
+            bytes.truncate(at.saturating_sub(before) as usize);
         }
         let mut arrivals = Vec::new();
         let split = if bytes.len() > 1
@@ -246,7 +248,7 @@ impl Network {
             };
             direction.last_arrival = last;
         }
-        if cut {
+        if cut_at.is_some() {
             arrivals.extend(self.cut(id, now, choices));
         }
         arrivals

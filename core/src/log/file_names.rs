@@ -4,6 +4,8 @@ use alloc::format;
 
 use crate::ids::{FilePath, Offset};
 
+/// The end of the name of a file that is written anew, and gets its name once it is durable.
+pub(crate) const FRESH: &str = "tmp";
 /// The end of the name of a file that the cleaner is writing.
 pub(crate) const CLEANED: &str = "cleaned";
 /// The end of the name of a file that the cleaner has written, and that replaces others.
@@ -128,6 +130,7 @@ mod tests {
             "00000000000000000000.index.cleaned",
             "leader-epoch-checkpoint.swap",
             "leader-epoch-checkpoint.tmp",
+            "00000000000000000000.timeindex.tmp",
         ] {
             assert_eq!(FileName::parse(name), FileName::Leftover, "{name}");
         }

@@ -208,6 +208,31 @@ impl Harness {
         self.now.mono = end;
     }
 
+    /// Time passes, but nothing that is asked for is executed.
+    pub(super) fn wait_ms(&mut self, ms: u64) {
+        self.now.mono = self.now.mono.plus_ms(ms);
+        self.with(|log, cx| log.on_deadline(cx));
+    }
+
+    /// Executes what is asked for until something whose text contains this is next.
+    pub(super) fn complete_up_to(&mut self, pattern: &str) {
+        while !self.pending[0].to_string().contains(pattern) {
+            self.complete_one();
+        }
+    }
+
+    /// The cache drops all pages that count as clean: what is read now is what the disk holds.
+    pub(super) fn evict_clean_pages(&mut self) {
+        for file in self.disk.files.values_mut() {
+            let mut cached = file.durable.clone();
+            cached.resize(file.cached.len(), 0);
+            for (from, to) in &file.dirty {
+                cached[*from..*to].copy_from_slice(&file.cached[*from..*to]);
+            }
+            file.cached = cached;
+        }
+    }
+
     /// What a broker does every few seconds.
     pub(super) fn persist(&mut self) {
         self.persisted = (Some(self.log.recovery_point()), self.log.log_start_offset());

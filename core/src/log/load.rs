@@ -10,7 +10,10 @@
 //!    same place.
 //! 4. What is kept above the recovery point is written again with the same bytes: a flush that
 //!    failed in an earlier process has left pages that only look written (promise 6).
-//! 5. The file is cut, then flushed, and only now does the log's end count as durable.
+//! 5. The file is cut, then flushed.
+//! 6. What was written again is scanned once more: pages that only looked written may have been
+//!    dropped from the cache between the scan and the rewriting, which then wrote what the disk
+//!    really held. Only when both scans agree does the log's end count as durable.
 
 mod install;
 mod judge;
@@ -33,6 +36,7 @@ use crate::report::Level;
 
 use super::cleaner::{Cleaner, CleanerPoint};
 use super::epoch_checkpoint::EpochCheckpoint;
+use super::file_names::SegmentFile;
 use super::load_plan::{LoadLog, LoadPlan};
 use super::load_producers::LoadedProducers;
 use super::roll::create_segment;
@@ -72,6 +76,7 @@ enum Work {
     Scan(Offset),
     Judge,
     Flush,
+    Confirm(Offset),
     Producers,
     Finish,
 }
@@ -82,6 +87,7 @@ enum Reading {
     Plan,
     Rebuild,
     Scan,
+    Confirm,
     Producers,
 }
 
@@ -230,6 +236,9 @@ impl Log {
                         cx.out.push(Effect::Flush { file });
                     }
                 }
+                Work::Confirm(base) => {
+                    self.read_segment(cx, Reading::Confirm, base);
+                }
                 Work::Producers => self.load_producers(cx),
                 Work::Finish => self.finish_load(cx),
             }
@@ -244,13 +253,17 @@ impl Log {
     }
 
     fn scan(&mut self, cx: &mut Context<'_>, base: Offset) {
-        let Some(load) = &mut self.load else {
+        if self.load.as_ref().is_some_and(|load| load.end == base) {
+            self.read_segment(cx, Reading::Scan, base);
+        }
+        // Otherwise a gap above the recovery point: a torn tail that begins between two segments.
+    }
+
+    /// Reads what lies above the recovery point in a segment.
+    fn read_segment(&mut self, cx: &mut Context<'_>, reading: Reading, base: Offset) {
+        let Some(load) = &self.load else {
             return;
         };
-        if base != load.end {
-            // A gap above the recovery point: a torn tail that begins between two segments.
-            return;
-        }
         let start = load.plan.start;
         let first = base == start.segment_base;
         let from = if first {
@@ -272,7 +285,7 @@ impl Log {
             dense,
             bugs: self.bugs,
         });
-        self.load_read(cx, Reading::Scan, job);
+        self.load_read(cx, reading, job);
     }
 
     /// Takes the result of one of the load's own reads; `false` if it is not one.
@@ -296,6 +309,7 @@ impl Log {
             (Reading::Plan, Ok(ReadOutput::LoadLog(plan))) => self.planned(cx, *plan),
             (Reading::Rebuild, Ok(ReadOutput::ScanSegment(scan))) => self.rebuilt(cx, *scan),
             (Reading::Scan, Ok(ReadOutput::ScanSegment(scan))) => self.scanned(cx, *scan),
+            (Reading::Confirm, Ok(ReadOutput::ScanSegment(scan))) => self.confirmed(cx, &scan),
             (Reading::Producers, Ok(ReadOutput::LoadProducers(found))) => {
                 self.producers_read(cx, *found);
             }
@@ -347,8 +361,7 @@ impl Log {
             return self.go_offline(cx, LogError::Damaged(damage));
         }
         self.report_rebuilt(cx, scan.base);
-        let mut stages = self.index_ops(&scan);
-        stages.push(self.sync_indexes(scan.base));
+        let stages = self.replace_indexes(&scan);
         let Some(load) = &mut self.load else {
             return;
         };
@@ -387,6 +400,30 @@ impl Log {
         scan.time_index.bytes = Vec::new();
         load.scanned.push(scan);
         load.work.push_front(Work::Ops(stages));
+    }
+
+    /// What was written again was looked at once more.
+    fn confirmed(&mut self, cx: &mut Context<'_>, scan: &ScannedSegment) {
+        let Some(load) = &self.load else {
+            return;
+        };
+        let before = load.scanned.iter().find(|before| before.base == scan.base);
+        let agrees = before.is_some_and(|before| {
+            scan.damage.is_none() && scan.length == before.end && scan.end == before.end
+        });
+        if !agrees {
+            let path = SegmentFile::Log.path(&self.dir, scan.base);
+            let detail = alloc::format!(
+                "position {}: the file changed while it was recovered",
+                scan.end.0
+            );
+            let error = DiskError {
+                kind: DiskErrorKind::Other,
+                path,
+                detail,
+            };
+            self.load_failed(cx, error);
+        }
     }
 
     pub(super) fn load_ops_done(&mut self, cx: &mut Context<'_>, result: Result<(), Failure>) {

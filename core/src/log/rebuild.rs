@@ -12,7 +12,7 @@ use crate::input::DiskError;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
 
-use super::file_names::SegmentFile;
+use super::file_names::{FRESH, SegmentFile};
 use super::recovery_point::RecoveryPoint;
 use super::scan_segment::{IndexTail, ScanSegment, ScannedSegment};
 use super::tasks::Failure;
@@ -67,6 +67,33 @@ impl Log {
         vec![lengths, writes]
     }
 
+    /// What puts the indexes of a closed segment, built anew, in the place of those that are there.
+    ///
+    /// Nobody builds them once more because of a failure here, as is done above the recovery point:
+    /// a file that is longer or shorter is noticed at the next load, but one that a failed flush
+    /// left with its length and old bytes may look right. So they are durable before they get
+    /// their names.
+    pub(super) fn replace_indexes(&self, scan: &ScannedSegment) -> Vec<Vec<FileOp>> {
+        let (mut writes, mut syncs, mut renames) = (Vec::new(), Vec::new(), Vec::new());
+        for (file, tail) in [
+            (SegmentFile::Index, &scan.offset_index),
+            (SegmentFile::TimeIndex, &scan.time_index),
+        ] {
+            let fresh = file.path_with(&self.dir, scan.base, FRESH);
+            writes.push(FileOp::WriteFile {
+                path: fresh.clone(),
+                bytes: Bytes::copy_from_slice(&tail.bytes),
+            });
+            syncs.push(FileOp::SyncFile(fresh.clone()));
+            renames.push(FileOp::Rename {
+                from: fresh,
+                to: file.path(&self.dir, scan.base),
+            });
+        }
+        let dir = FileOp::SyncDir(self.dir.clone());
+        vec![writes, syncs, renames, vec![dir]]
+    }
+
     pub(super) fn sync_indexes(&self, base: Offset) -> Vec<FileOp> {
         vec![
             FileOp::SyncFile(SegmentFile::Index.path(&self.dir, base)),
@@ -118,8 +145,7 @@ impl Log {
             Ok(ReadOutput::ScanSegment(scan)) => match &scan.damage {
                 Some(damage) => self.report_damage(cx, damage),
                 None => {
-                    let mut stages = self.index_ops(&scan);
-                    stages.push(self.sync_indexes(base));
+                    let stages = self.replace_indexes(&scan);
                     let (offsets, times) = (scan.index.offset_entries, scan.index.time_entries);
                     self.start_task(cx, Task::Rebuilt(base, offsets, times), stages);
                 }

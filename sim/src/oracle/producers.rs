@@ -103,19 +103,28 @@ impl LogModel {
 impl Oracle {
     /// A produce reached the broker.
     pub(super) fn note_sent(&mut self, connection: ConnectionId) {
-        let request = self.exchanges.last(connection).map(|request| &request.body);
-        let Some(RequestBody::Produce(produce)) = request else {
+        let Some(request) = self.exchanges.last(connection) else {
             return;
         };
+        let RequestBody::Produce(produce) = &request.body else {
+            return;
+        };
+        let by_id = request.header.api_version >= 13;
+        let mut sent = Vec::new();
         for topic in &produce.topic_data {
+            let Some(name) = self.topic_name(&topic.name, topic.topic_id, by_id) else {
+                continue;
+            };
             for partition in &topic.partition_data {
                 if let Some(Records::Bytes(bytes)) = &partition.records
                     && let Some(facts) = Facts::of(bytes)
                 {
-                    let name = directory(&topic.name, partition.index);
-                    *self.producers.sent.entry((name, facts)).or_default() += 1;
+                    sent.push((directory(name, partition.index), facts));
                 }
             }
+        }
+        for batch in sent {
+            *self.producers.sent.entry(batch).or_default() += 1;
         }
     }
 

@@ -71,6 +71,7 @@ impl Log {
             ops.extend(create_segment(&self.dir, load.end));
         }
         let (mut rewrites, mut cuts, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut confirm = Vec::new();
         for scan in &load.scanned {
             let file = cx.routes.new_file(self.id);
             load.files.insert(scan.base, file);
@@ -86,6 +87,7 @@ impl Log {
                 Position(0)
             };
             if from < scan.end {
+                confirm.push(Work::Confirm(scan.base));
                 rewrites.push(FileOp::Rewrite {
                     file,
                     from,
@@ -112,8 +114,9 @@ impl Log {
             load.epochs.mark_written();
             ops.extend(write_epochs(&self.dir, &load.epochs));
         }
-        load.work
-            .extend([Work::Ops(ops), Work::Flush, Work::Producers, Work::Finish]);
+        load.work.extend([Work::Ops(ops), Work::Flush]);
+        load.work.extend(confirm);
+        load.work.extend([Work::Producers, Work::Finish]);
         self.load = Some(load);
     }
 

@@ -184,6 +184,37 @@ fn a_failed_flush_acknowledges_nothing_and_the_log_reopens() {
 }
 
 #[test]
+fn pages_dropped_between_the_scan_and_the_rewriting_are_not_taken_for_records() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.complete_disk();
+    h.append(&batch(&[2], 100)).unwrap();
+    h.faults.flushes = 1;
+    h.complete_disk();
+    h.trace.clear();
+    h.wait_ms(100);
+    h.complete_up_to("rewrite");
+    // The cache forgets what the failed flush did not write.
+    h.evict_clean_pages();
+    h.complete_disk();
+    assert!(matches!(h.log.state(), LogState::Reopening(_)));
+    assert_eq!(h.log.high_watermark_limit(), Offset(1), "nothing counts");
+
+    h.advance_ms(200);
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(
+        h.log.high_watermark_limit(),
+        Offset(1),
+        "none was acknowledged"
+    );
+    h.append(&batch(&[3], 100)).unwrap();
+    h.complete_disk();
+    h.cut_power();
+    h.open(false);
+    assert_eq!(h.replay().len(), 2);
+}
+
+#[test]
 fn a_failed_flush_is_never_simply_called_again() {
     let mut h = Harness::new(roomy(), Durability::Fsync);
     h.append(&batch(&[1], 100)).unwrap();

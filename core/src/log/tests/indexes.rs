@@ -2,9 +2,9 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use crate::ids::Offset;
-use crate::log::harness::{Harness, batch, tiny};
-use crate::log::{Durability, LogConfig, offset_index, time_index};
+use crate::ids::{FilePath, Offset};
+use crate::log::harness::{DIR, Harness, batch, tiny};
+use crate::log::{Durability, LogConfig, LogState, offset_index, time_index};
 use crate::record::batch::BatchHeader;
 
 /// What Kafka's `LogSegment` would have written for these bytes, in the plainest way.
@@ -150,6 +150,32 @@ fn a_missing_index_is_rebuilt_after_a_clean_stop_too() {
         h.close();
         assert_eq!(h.file(name), before, "{name}");
     }
+}
+
+#[test]
+fn an_index_that_is_built_anew_has_its_name_only_once_it_is_durable() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for i in 0..10 {
+        h.append(&batch(&[i], 900)).unwrap();
+    }
+    h.complete_disk();
+    h.close();
+    let name = "00000000000000000000.timeindex";
+    let before = h.file(name);
+    h.remove_file(name);
+    h.faults.op = Some("sync-file t-0/00000000000000000000.timeindex");
+    h.open(true);
+    assert!(matches!(h.log.state(), LogState::Reopening(_)));
+    let path = FilePath::from(DIR).join(name);
+    assert!(!h.disk.files.contains_key(&path), "its flush has failed");
+
+    h.faults.op = None;
+    h.advance_ms(100);
+    assert_eq!(*h.log.state(), LogState::Ready);
+    assert_eq!(h.file(name), before);
+    h.cut_power();
+    h.open(true);
+    assert_eq!(h.file(name), before);
 }
 
 #[test]
