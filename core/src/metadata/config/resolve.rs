@@ -9,7 +9,7 @@ use core::fmt;
 use super::broker_keys::{BROKER_KEYS, broker_key};
 use super::topic_keys::{TOPIC_KEYS, TopicKey, topic_key};
 use super::{InvalidValue, Standing, nearest_key};
-use crate::group::config::GroupConfig;
+use crate::group::config::{GroupConfig, MigrationPolicy};
 use crate::ids::NodeId;
 use crate::input::Endpoint;
 use crate::log::config::{Durability, LogConfig};
@@ -193,7 +193,13 @@ impl BrokerConfig {
                 ..LogConfig::default()
             }
             .with_overrides(|key| static_default(&properties, key)),
-            groups: group_config(|name| number(name)),
+            groups: GroupConfig {
+                migration_policy: properties
+                    .get("group.consumer.migration.policy")
+                    .and_then(|name| MigrationPolicy::from_name(name.trim()))
+                    .unwrap_or(defaults.groups.migration_policy),
+                ..group_config(|name| number(name))
+            },
             cleaner: CleanerConfig {
                 is_enabled: flag("log.cleaner.enable", defaults.cleaner.is_enabled),
                 backoff_ms: narrow(
@@ -261,6 +267,23 @@ fn group_config(number: impl Fn(&str) -> Option<i64>) -> GroupConfig {
             number("group.consumer.max.size"),
             defaults.consumer_max_size,
         ),
+        consumer_min_session_timeout_ms: narrow(
+            number("group.consumer.min.session.timeout.ms"),
+            defaults.consumer_min_session_timeout_ms,
+        ),
+        consumer_max_session_timeout_ms: narrow(
+            number("group.consumer.max.session.timeout.ms"),
+            defaults.consumer_max_session_timeout_ms,
+        ),
+        consumer_min_heartbeat_interval_ms: narrow(
+            number("group.consumer.min.heartbeat.interval.ms"),
+            defaults.consumer_min_heartbeat_interval_ms,
+        ),
+        consumer_max_heartbeat_interval_ms: narrow(
+            number("group.consumer.max.heartbeat.interval.ms"),
+            defaults.consumer_max_heartbeat_interval_ms,
+        ),
+        migration_policy: defaults.migration_policy,
     }
 }
 
