@@ -77,7 +77,7 @@ pub(crate) fn start(
         RequestBody::ListOffsets(body) => list_offsets::handle(state, cx, id, version, body),
         RequestBody::Metadata(body) => metadata::handle(state, id, version, body),
         RequestBody::ApiVersions(body) => api_versions::handle(state, id, version, &body),
-        RequestBody::CreateTopics(body) => create_topics::handle(state, cx, id, version, body),
+        RequestBody::CreateTopics(body) => create_topics::handle(state, cx, id, body),
         RequestBody::DeleteTopics(body) => delete_topics::handle(state, cx, id, version, body),
         RequestBody::DeleteRecords(body) => delete_records::handle(state, cx, id, body),
         RequestBody::OffsetForLeaderEpoch(body) => {

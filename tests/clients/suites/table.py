@@ -21,6 +21,8 @@ SUITES = [
     ("librdkafka_consumer_protocol", "librdkafka 2.12.1", "KIP-848"),
     ("franz_go", "franz-go 1.22.3 (Go)", "classic groups and KIP-848"),
     ("kafka_python", "kafka-python 3.0.12 (Python)", "classic groups"),
+    ("java_tools", "Apache Kafka's programs 4.3.1 (Java)", "what they print, held against Kafka"),
+    ("java_pipelines", "Kafka Streams and Connect 4.3.1 (Java)", "also with the broker killed"),
 ]
 
 
