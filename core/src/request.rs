@@ -3,6 +3,7 @@
 mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
+mod codecs;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod create_partitions;
@@ -37,6 +38,7 @@ mod prepared;
 mod produce;
 mod sync_group;
 
+pub use codecs::Codecs;
 pub use prepared::{Prepared, prepare};
 
 pub(crate) use delete_records::{PendingDelete, records_deleted};

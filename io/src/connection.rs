@@ -230,6 +230,7 @@ impl<G: Guest> Session<'_, G> {
     fn take_requests(&mut self) -> (Vec<G::Input>, usize, Option<End>) {
         let mut inputs = Vec::new();
         let mut bytes = 0;
+        let codecs = self.shared.driver.codecs();
         self.buffered = true;
         while bytes < TOGETHER_BYTES && !self.client.outbox.is_busy() {
             let frame = match self.reader.next_frame() {
@@ -246,7 +247,7 @@ impl<G: Guest> Session<'_, G> {
             }
             self.remember_client_id(&frame);
             bytes += frame.len() + REQUEST_BYTES;
-            inputs.push(G::prepare(self.client.id, frame));
+            inputs.push(G::prepare(&codecs, self.client.id, frame));
             self.client.outbox.asked();
         }
         (inputs, bytes, None)

@@ -20,6 +20,7 @@ use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId};
 use odradek_core::input::{Completion, DiskError, Endpoint, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
 use odradek_core::report::Report;
+use odradek_core::request::Codecs;
 use odradek_core::time::{Mono, Now};
 
 use crate::hand_over::budget::Budget;
@@ -27,15 +28,15 @@ use crate::hand_over::file_queue::{FileQueue, Turn, WriteRun};
 use crate::hand_over::outbox::{AfterSending, Connection, Outbox, Outgoing, OutgoingPart, Sent};
 use crate::hand_over::worker_pool::WorkerPool;
 use crate::recorder::Recorder;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// What a host drives: the broker, or a toy in the tests of this crate.
 pub trait Guest: Send + 'static {
     /// What a step takes.
     type Input: From<Input> + Display + Send;
 
-    /// Decodes a frame (without its length) outside the step.
-    fn prepare(connection: ConnectionId, frame: Bytes) -> Self::Input;
+    /// Decodes a frame (without its length) outside the step, with the codecs the core told last.
+    fn prepare(codecs: &Codecs, connection: ConnectionId, frame: Bytes) -> Self::Input;
 
     /// One atomic step.
     fn handle(&mut self, now: Now, input: Self::Input, out: &mut Effects);
@@ -47,10 +48,10 @@ pub trait Guest: Send + 'static {
 impl Guest for Broker {
     type Input = Input;
 
-    fn prepare(connection: ConnectionId, frame: Bytes) -> Input {
+    fn prepare(codecs: &Codecs, connection: ConnectionId, frame: Bytes) -> Input {
         Input::Request {
             connection,
-            request: Box::new(odradek_core::request::prepare(frame)),
+            request: Box::new(odradek_core::request::prepare(frame, codecs)),
         }
     }
 
@@ -124,6 +125,8 @@ type LogFile<H> = FileQueue<<H as Host>::File>;
 /// The step, its queues and its threads. Shared by everything that brings inputs.
 pub(crate) struct Driver<G: Guest, H: Host> {
     state: Mutex<State<G, H>>,
+    /// The last that the core told.
+    codecs: Mutex<Arc<Codecs>>,
     /// The world.
     pub(crate) host: H,
     /// Request bytes in memory.
@@ -207,6 +210,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                     armed: None,
                     recorder,
                 }),
+                codecs: Mutex::new(Arc::default()),
                 host,
                 budget: Arc::new(budget),
                 flushers,
@@ -301,6 +305,11 @@ impl<G: Guest, H: Host> Driver<G, H> {
             }
         });
         self.carry_out(work);
+    }
+
+    /// What frames are to be prepared with now.
+    pub(crate) fn codecs(&self) -> Arc<Codecs> {
+        lock(&self.codecs).clone()
     }
 
     /// The connections that are open.
@@ -417,6 +426,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 op => self.workers.push(Job::Manage(operation, op)),
             },
             Effect::Read { operation, job } => work.reads.push_back((operation, job)),
+            Effect::Codecs(codecs) => *lock(&self.codecs) = codecs,
             Effect::Report(report) => self.host.report(&report),
             Effect::Started => self.host.signal(Signal::Started),
             Effect::Stopped => self.host.signal(Signal::Stopped),

@@ -307,6 +307,8 @@ pub enum Mark {
     CrashedInCommit,
     /// A process died with a batch of an idempotent producer under way.
     CrashedInIdempotentProduce,
+    /// A batch was packed in the codec that its topic keeps.
+    Recompressed,
 }
 
 impl Mark {
@@ -392,6 +394,7 @@ impl Mark {
         Self::CrashedInHeartbeat,
         Self::CrashedInCommit,
         Self::CrashedInIdempotentProduce,
+        Self::Recompressed,
     ];
 }
 

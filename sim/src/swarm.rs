@@ -7,6 +7,7 @@ use odradek_core::group::config::GroupConfig;
 use odradek_core::input::Endpoint;
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::metadata::config::{BrokerConfig, CleanerConfig};
+use odradek_core::record::Compression;
 
 use crate::choices::{Choices, Odds};
 use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
@@ -32,6 +33,9 @@ pub struct Swarm {
     pub full_disk_every_ns: Option<u64>,
     /// Whether the wall clock steps: mean time between steps, in nanoseconds.
     pub wall_steps_every_ns: Option<u64>,
+    /// Whether frames are prepared with the codecs that the broker tells; else the step packs batches
+    /// anew, where a topic keeps a codec of its own.
+    pub tells_codecs: bool,
     /// What clients there are.
     pub workload: WorkloadMix,
     /// How long faults and workload last, in nanoseconds of virtual time.
@@ -228,6 +232,7 @@ impl Swarm {
             },
             full_disk_every_ns: chance(choices, 9, 150_000).then_some(250 * MILLISECOND),
             wall_steps_every_ns: chance(choices, 10, 250_000).then_some(250 * MILLISECOND),
+            tells_codecs: chance(choices, 171, 500_000),
             workload: draw_workload(choices),
             duration_ns: 0,
         };
@@ -342,6 +347,28 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             retention_ms: None,
             // Only topics that say so themselves are cleaned: what others have is read whole.
             min_cleanable_dirty_ppm: 1_000_000,
+            compression: pick(
+                choices,
+                170,
+                &[
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    Some(Compression::None),
+                    Some(Compression::Gzip),
+                    Some(Compression::Snappy),
+                    Some(Compression::Lz4),
+                    Some(Compression::Zstd),
+                ],
+            ),
             ..LogConfig::default()
         },
         cleaner: CleanerConfig {

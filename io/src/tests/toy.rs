@@ -22,6 +22,7 @@ use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use odradek_core::input::{Completion, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
 use odradek_core::report::{Level, Report};
+use odradek_core::request::Codecs;
 use odradek_core::time::{Mono, Now};
 
 use crate::driver::Guest;
@@ -77,7 +78,7 @@ impl fmt::Display for ToyInput {
 impl Guest for Toy {
     type Input = ToyInput;
 
-    fn prepare(connection: ConnectionId, frame: Bytes) -> ToyInput {
+    fn prepare(_: &Codecs, connection: ConnectionId, frame: Bytes) -> ToyInput {
         ToyInput::Frame(connection, frame)
     }
 

@@ -105,6 +105,12 @@ impl World {
                 }
                 return;
             }
+            Effect::Codecs(codecs) => {
+                if self.swarm.tells_codecs {
+                    node.codecs = codecs;
+                }
+                return;
+            }
             Effect::Report(_) => return,
             Effect::Started => {
                 node.accepts = true;
@@ -274,7 +280,7 @@ impl World {
         self.counts.requests += 1;
         self.trace.bytes(&frame);
         self.oracle.request(connection, &frame);
-        let request = Box::new(prepare(frame));
+        let request = Box::new(prepare(frame, &self.nodes[number].codecs));
         let input = Input::Request {
             connection,
             request,

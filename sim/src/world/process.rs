@@ -1,5 +1,7 @@
 //! Processes: how they start, and how they end.
 
+use std::sync::Arc;
+
 use odradek_core::broker::Broker;
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::Input;
@@ -30,6 +32,7 @@ impl World {
         node.life = life;
         node.doom(crash);
         node.deadline = None;
+        node.codecs = Arc::default();
         node.faults_in_life = u64::from(node.disk.free_bytes().is_some());
         node.broker = Some(Broker::with_bugs(
             self.swarm.broker.clone(),
