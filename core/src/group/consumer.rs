@@ -283,16 +283,20 @@ impl ConsumerGroup {
         self.sessions.set(member_id, now.mono.plus_ms(session_ms));
     }
 
-    /// Sets or ends the time that a member has for giving up partitions. `before` is its state and
-    /// epoch before.
-    fn time_revocation(&mut self, now: Now, member_id: &Str, before: Option<(MemberState, i32)>) {
+    /// Sets or ends the time that a member has for giving up partitions. `before` is what it was
+    /// before; what it was told to give up then has its time already.
+    fn time_revocation(&mut self, now: Now, member_id: &Str, before: Option<&ConsumerMember>) {
         let Some(member) = self.members.get(member_id) else {
             return;
         };
+        let is_news = before.is_none_or(|before| {
+            (before.state, before.epoch, &before.revoking)
+                != (member.state, member.epoch, &member.revoking)
+        });
         // A classic member has until its join timeout, from when it hears of it.
         if member.state != MemberState::Unrevoked || member.classic.is_some() {
             self.revocations.cancel(member_id);
-        } else if before != Some((member.state, member.epoch)) {
+        } else if is_news {
             let timeout_ms = u64::try_from(member.rebalance_timeout_ms).unwrap_or(0);
             self.revocations.cancel(member_id);
             self.revocations

@@ -71,7 +71,7 @@ impl ConsumerGroup {
         self.touch(now, config, &beat.member_id);
         self.joins.cancel(&beat.member_id);
         self.syncs.cancel(&beat.member_id);
-        self.time_revocation(now, &beat.member_id, Some((before.state, before.epoch)));
+        self.time_revocation(now, &beat.member_id, Some(&before));
         let member = self.members.get(&beat.member_id);
         let member = member.ok_or_else(|| unknown(&beat.member_id))?;
         let says_everything = beat.rebalance_timeout_ms.is_some()
@@ -133,8 +133,10 @@ impl ConsumerGroup {
             return Ok(None);
         };
         // A new start is always possible, and so is the epoch before, if the answer with the new
-        // one was lost: then it cannot own what is not its any more.
-        let behind = beat.epoch == member.previous_epoch
+        // one was lost: then it cannot own what is not its any more. One that is away has no later
+        // epoch, and only comes back by joining.
+        let behind = beat.epoch < member.epoch
+            && beat.epoch == member.previous_epoch
             && beat.owned.as_ref().is_some_and(|owned| {
                 each(owned).all(|(topic, partition)| {
                     let assigned = member.assigned.get(&topic);
