@@ -25,6 +25,7 @@ use odradek_core::time::{Mono, Now};
 
 use crate::hand_over::budget::Budget;
 use crate::hand_over::file_queue::{FileQueue, Turn, WriteRun};
+use crate::hand_over::gathering::{Gathering, Part as Gathered};
 use crate::hand_over::outbox::{AfterSending, Connection, Outbox, Outgoing, OutgoingPart, Sent};
 use crate::hand_over::worker_pool::WorkerPool;
 use crate::recorder::Recorder;
@@ -133,6 +134,7 @@ pub(crate) struct Driver<G: Guest, H: Host> {
     pub(crate) budget: Arc<Budget>,
     flushers: WorkerPool<Arc<LogFile<H>>>,
     workers: WorkerPool<Job<H>>,
+    gathering: Gathering<G::Input>,
     /// See [`FileQueue::new`].
     gather_bytes: usize,
     /// Nothing is handled or carried out any more.
@@ -215,6 +217,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 budget: Arc::new(budget),
                 flushers,
                 workers,
+                gathering: Gathering::new(),
                 gather_bytes,
                 dead: AtomicBool::new(false),
             }
@@ -229,16 +232,30 @@ impl<G: Guest, H: Host> Driver<G, H> {
         self.carry_out(work);
     }
 
-    /// Hands over several inputs, and only then carries out what they ask for: what arrived
+    /// Leaves the inputs of a connection to be handed over together with those of others. The
+    /// caller does what the answer says; [`Self::run_gathered`] takes them.
+    pub(crate) fn hand_in(&self, inputs: Vec<G::Input>, patient: bool) -> Gathered {
+        self.gathering.hand_in(inputs, patient)
+    }
+
+    /// Hands over all that was left, and only then carries out what it asks for: what arrived
     /// together is written and answered together.
-    pub(crate) fn steps(&self, inputs: Vec<G::Input>) {
+    pub(crate) fn run_gathered(&self) {
         let mut work = Work::new();
-        self.locked(|state| {
-            for input in inputs {
-                self.handle(state, input, &mut work);
-            }
-        });
+        self.locked(|state| self.handle_gathered(state, &mut work));
         self.carry_out(work);
+    }
+
+    /// Under the lock of the step.
+    fn handle_gathered(&self, state: &mut State<G, H>, work: &mut Work<H>) {
+        let mut inputs = self.gathering.take();
+        if inputs.is_empty() {
+            return;
+        }
+        for input in inputs.drain(..) {
+            self.handle(state, input, work);
+        }
+        self.gathering.give_back(inputs);
     }
 
     /// A client connected.
@@ -275,6 +292,8 @@ impl<G: Guest, H: Host> Driver<G, H> {
         self.budget.yield_privilege(client.id.0);
         let mut work = Work::new();
         self.locked(|state| {
+            // What it has asked for comes first.
+            self.handle_gathered(state, &mut work);
             if state.connections.remove(&client.id).is_some() {
                 let closed = Input::Closed {
                     connection: client.id,

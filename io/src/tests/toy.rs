@@ -11,7 +11,7 @@
 //! - `T`: answer after the milliseconds (4 bytes) of the payload
 //! - `X`: answer, then close; `!`: panic
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -42,6 +42,7 @@ pub(crate) struct Toy {
     for_flush: VecDeque<Waiting>,
     delayed: Vec<(Mono, ConnectionId, u32)>,
     parked: Vec<(ConnectionId, Bytes)>,
+    closed: BTreeSet<ConnectionId>,
     next_operation: u64,
     stopping: bool,
 }
@@ -98,6 +99,7 @@ impl Guest for Toy {
                 });
             }
             ToyInput::Core(Input::Closed { connection }) => {
+                self.closed.insert(connection);
                 self.parked.retain(|(whose, _)| *whose != connection);
             }
             ToyInput::Core(Input::Stop) => {
@@ -130,6 +132,10 @@ impl Toy {
     }
 
     fn request(&mut self, now: Now, connection: ConnectionId, frame: &Bytes, out: &mut Effects) {
+        assert!(
+            !self.closed.contains(&connection),
+            "what a connection asked for comes before its end"
+        );
         let number = u32::from_be_bytes(frame[..4].try_into().unwrap());
         let payload = frame.slice(5..);
         match frame[4] {
