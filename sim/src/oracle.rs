@@ -318,6 +318,8 @@ pub enum Mark {
     CrashedInCommit,
     /// A process died with a batch of an idempotent producer under way.
     CrashedInIdempotentProduce,
+    /// A batch was packed in the codec that its topic keeps.
+    Recompressed,
     /// A start or a read found an index wrong, and it was built anew.
     IndexRebuilt,
     /// Records were read while the filesystem was read-only.
@@ -424,6 +426,7 @@ impl Mark {
         Self::CrashedInHeartbeat,
         Self::CrashedInCommit,
         Self::CrashedInIdempotentProduce,
+        Self::Recompressed,
         Self::IndexRebuilt,
         Self::ReadWhileReadOnly,
         Self::RefusedWhileReadOnly,

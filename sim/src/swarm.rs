@@ -3,10 +3,11 @@
 //! Each seed leaves most things out and does a few of them often, so that rare combinations come
 //! up (swarm testing).
 
-use odradek_core::group::config::GroupConfig;
+use odradek_core::group::config::{GroupConfig, MigrationPolicy};
 use odradek_core::input::Endpoint;
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::metadata::config::{BrokerConfig, CleanerConfig};
+use odradek_core::record::Compression;
 
 use crate::choices::{Choices, Odds};
 use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
@@ -36,6 +37,9 @@ pub struct Swarm {
     pub wall_drift_ppm: i64,
     /// The process pauses, per step.
     pub pauses: Odds,
+    /// Whether frames are prepared with the codecs that the broker tells; else the step packs batches
+    /// anew, where a topic keeps a codec of its own.
+    pub tells_codecs: bool,
     /// What clients there are.
     pub workload: WorkloadMix,
     /// How long faults and workload last, in nanoseconds of virtual time.
@@ -243,6 +247,7 @@ impl Swarm {
                 0
             },
             pauses: rate(choices, 182, 100_000, &[2_000, 10_000]),
+            tells_codecs: chance(choices, 171, 500_000),
             workload: draw_workload(choices),
             duration_ns: 0,
         };
@@ -372,6 +377,8 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             consumer_max_size: pick(choices, 124, &[2, 100, 100, 100]),
             offsets_retention_ms: pick(choices, 125, &[1_000, WEEK_MS]),
             offsets_retention_check_interval_ms: pick(choices, 126, &[250, DAY_MS, DAY_MS, DAY_MS]),
+            // The oracle has no model yet of a group with members of both protocols.
+            migration_policy: MigrationPolicy::Disabled,
             ..GroupConfig::default()
         },
         metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),
@@ -384,6 +391,28 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             retention_ms: None,
             // Only topics that say so themselves are cleaned: what others have is read whole.
             min_cleanable_dirty_ppm: 1_000_000,
+            compression: pick(
+                choices,
+                170,
+                &[
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    Some(Compression::None),
+                    Some(Compression::Gzip),
+                    Some(Compression::Snappy),
+                    Some(Compression::Lz4),
+                    Some(Compression::Zstd),
+                ],
+            ),
             ..LogConfig::default()
         },
         cleaner: CleanerConfig {
@@ -422,11 +451,11 @@ fn draw_disk(choices: &mut Choices) -> DiskRates {
         manage_error: rate(choices, 35, 150_000, &[1_000, 10_000, 50_000]),
         read_error: rate(choices, 36, 100_000, &[1_000, 20_000]),
         full_flush: rate(choices, 37, 500_000, &[200_000]),
-        turns_read_only: rate(choices, 170, 300_000, &[300_000, 1_000_000]),
-        latent_error: rate(choices, 171, 100_000, &[5_000, 50_000]),
-        short_read: rate(choices, 172, 100_000, &[10_000, 200_000]),
-        no_descriptor: rate(choices, 173, 80_000, &[1_000, 10_000]),
-        device_stall: rate(choices, 174, 80_000, &[5_000, 20_000]),
+        turns_read_only: rate(choices, 200, 300_000, &[300_000, 1_000_000]),
+        latent_error: rate(choices, 201, 100_000, &[5_000, 50_000]),
+        short_read: rate(choices, 202, 100_000, &[10_000, 200_000]),
+        no_descriptor: rate(choices, 203, 80_000, &[1_000, 10_000]),
+        device_stall: rate(choices, 204, 80_000, &[5_000, 20_000]),
         // Only the workload of that name has damage.
         misdirected_read: Odds(0),
         misdirected_write: Odds(0),

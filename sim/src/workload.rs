@@ -20,6 +20,8 @@
 //! - OffsetFetch: offsets of topics that are deleted and made again.
 //! - DescribeGroups, ConsumerGroupDescribe: authorized operations, of which there are none.
 //! - ConsumerGroupHeartbeat: racks that differ (nothing depends on them), and configs of groups.
+//! - Groups with members of both protocols: `group.consumer.migration.policy` is `disabled`, since the
+//!   oracle has no model of them yet.
 //! - `__consumer_offsets`: nobody produces to it, changes its configs, or deletes it.
 //!
 //! A client is a [`Client`]: a state machine that the world hands its events to. Some build their

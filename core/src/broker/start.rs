@@ -489,5 +489,6 @@ fn serve(state: &mut State, cx: &mut Context<'_>) {
     state.stage = Stage::Running;
     state.schedule_retention(cx);
     state.checkpoint.want(cx.now);
+    state.tell_codecs(cx);
     cx.out.push(Effect::Started);
 }

@@ -1,5 +1,6 @@
 //! The broker as a client sees it, on a disk in memory.
 
+mod codecs;
 mod producers;
 
 use alloc::format;
@@ -452,7 +453,8 @@ fn topics_are_validated_as_kafka_does() {
     for (name, value) in [
         ("no.such.key", "1"),
         ("segment.bytes", "14"),
-        ("compression.type", "gzip"),
+        ("compression.type", "brotli"),
+        ("compression.gzip.level", "0"),
     ] {
         assert_eq!(
             create(&mut host, client, config(name, value)),

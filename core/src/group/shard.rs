@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::classic::{ClassicGroup, ClassicState};
+use super::classic::{ClassicGroup, ClassicState, Outcome};
 use super::config::GroupConfig;
 use super::consumer::{self, ConsumerGroup};
 use super::offsets::{CommittedOffset, Offsets};
@@ -198,7 +198,10 @@ impl Shard {
         self.groups.retain(|_, group| !group.is_nothing());
         for group in self.groups.values_mut() {
             match &mut group.kind {
-                GroupKind::Classic(classic) => classic.begin_sessions(now),
+                GroupKind::Classic(classic) => {
+                    // Nobody waits in it yet, so there is nobody to answer.
+                    classic.begin_sessions(now, config, &mut Outcome::default());
+                }
                 GroupKind::Consumer(consumer) => consumer.begin_sessions(now, config),
             }
         }

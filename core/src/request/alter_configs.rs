@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::create_topics::check_name;
 use super::describe_configs::{BROKER, TOPIC, check_broker};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
@@ -49,20 +50,31 @@ pub(super) fn handle(
     request: AlterConfigsRequest,
 ) {
     let mut outcomes = Vec::with_capacity(request.resources.len());
+    let resources = request.resources.iter();
+    let twice = named_twice(resources.map(|asked| (asked.resource_type, &asked.resource_name)));
     for asked in &request.resources {
+        let resource = (asked.resource_type, &asked.resource_name);
+        if twice.contains(&resource) {
+            outcomes.push(refused_twice(resource));
+            continue;
+        }
         let change = |state: &State, resource: &Resource, _before: &Configs| {
             let mut after = Configs::new();
             for config in &asked.configs {
                 let Some(value) = &config.value else {
                     let words = alloc::format!("Null value not supported for {}", config.name);
-                    return Err((ErrorCode::INVALID_CONFIG, words));
+                    return Err((ErrorCode::INVALID_REQUEST, words));
                 };
+                if after.contains_key(config.name.as_str()) {
+                    let words =
+                        alloc::format!("Error due to duplicate config keys: {}", config.name);
+                    return Err((ErrorCode::INVALID_REQUEST, words));
+                }
                 check(state, resource, &config.name, value)?;
                 after.insert(config.name.to_string(), value.to_string());
             }
             Ok(after)
         };
-        let resource = (asked.resource_type, &asked.resource_name);
         outcomes.push(alter(state, cx, resource, request.validate_only, change));
     }
     answer(state, id, outcomes, |responses| AlterConfigsResponse {
@@ -78,11 +90,17 @@ pub(super) fn handle_incremental(
     request: IncrementalAlterConfigsRequest,
 ) {
     let mut outcomes = Vec::with_capacity(request.resources.len());
+    let resources = request.resources.iter();
+    let twice = named_twice(resources.map(|asked| (asked.resource_type, &asked.resource_name)));
     for asked in &request.resources {
+        let resource = (asked.resource_type, &asked.resource_name);
+        if twice.contains(&resource) {
+            outcomes.push(refused_twice(resource));
+            continue;
+        }
         let change = |state: &State, resource: &Resource, before: &Configs| {
             apply_operations(state, resource, before, &asked.configs)
         };
-        let resource = (asked.resource_type, &asked.resource_name);
         outcomes.push(alter(state, cx, resource, request.validate_only, change));
     }
     answer(state, id, outcomes, |responses| {
@@ -91,6 +109,23 @@ pub(super) fn handle_incremental(
             ..Default::default()
         }
     });
+}
+
+/// The resources that a request names more than once: which of its changes is meant, nobody knows.
+fn named_twice<'a>(resources: impl Iterator<Item = (i8, &'a Str)>) -> BTreeSet<(i8, &'a Str)> {
+    let mut seen = BTreeSet::new();
+    resources
+        .filter(|resource| !seen.insert(*resource))
+        .collect()
+}
+
+fn refused_twice((resource_type, resource_name): (i8, &Str)) -> Outcome {
+    Outcome {
+        error_code: ErrorCode::INVALID_REQUEST,
+        error_message: Some(Str::from_static("Each resource must appear at most once.")),
+        resource_type,
+        resource_name: resource_name.clone(),
+    }
 }
 
 /// Answers once the changes are durable, or that they are lost.
@@ -218,7 +253,12 @@ fn find(state: &State, resource_type: i8, name: &str) -> Result<Resource, Refusa
     match resource_type {
         TOPIC => match state.metadata.image().topic(name) {
             Some(topic) => Ok(Resource::Topic(topic.id)),
+            None if name.is_empty() => {
+                let words = "The topic name must not be empty.".to_string();
+                Err((ErrorCode::INVALID_REQUEST, words))
+            }
             None => {
+                check_name(name).map_err(|words| (ErrorCode::INVALID_TOPIC_EXCEPTION, words))?;
                 let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
                 Err((error, error.message().to_string()))
             }

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::create_topics::check_name;
 use crate::broker::State;
 use crate::connection::RequestId;
 use crate::metadata::config::{BROKER_KEYS, BrokerKey, ConfigType, Standing, TOPIC_KEYS, TopicKey};
@@ -46,7 +47,8 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeConfigsR
         .into_iter()
         .map(|(resource, wanted)| match describe(state, id, resource) {
             Ok(configs) => DescribeConfigsResult {
-                error_message: None,
+                // Not null, also where there is none: as Kafka answers.
+                error_message: Some("".into()),
                 resource_type: resource.resource_type,
                 resource_name: resource.resource_name.clone(),
                 configs: configs
@@ -122,6 +124,8 @@ fn describe(
 ) -> Result<Vec<Described>, (ErrorCode, String)> {
     match resource.resource_type {
         TOPIC => {
+            check_name(&resource.resource_name)
+                .map_err(|words| (ErrorCode::INVALID_TOPIC_EXCEPTION, words))?;
             let topic = state
                 .metadata
                 .image()

@@ -72,12 +72,16 @@ impl Oracle {
             );
             return self.violate(Check::AckedDurable, detail);
         };
-        if batch::records_of(&batch.bytes) != batch::records_of(sent) {
+        let written = batch::kept_of(&batch.bytes);
+        if written.is_none() || written != batch::kept_of(sent) {
             let detail = format!(
                 "{directory}: acknowledged at offset {base_offset}, where other records were \
                  written than were sent"
             );
             return self.violate(Check::OffsetNeverReused, detail);
+        }
+        if batch::compression_of(&batch.bytes) != batch::compression_of(sent) {
+            *self.marks.entry(Mark::Recompressed).or_default() += 1;
         }
         let next = batch.last_offset + 1;
         let damaged = batch.damaged;

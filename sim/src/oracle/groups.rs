@@ -20,7 +20,7 @@ use odradek_core::wire::{ErrorCode, Records, Request, RequestBody, ResponseBody}
 
 use self::classic::Classic;
 use self::commits::{By, Commits};
-use self::consumer::Consumer;
+use self::consumer::{Consumer, Subscriptions};
 use super::connections::Exchange;
 use super::{Check, Death, Mark, Oracle};
 use crate::clock::MILLISECOND;
@@ -49,6 +49,7 @@ pub struct Groups {
     commits: Commits,
     classic: BTreeMap<String, Classic>,
     consumer: BTreeMap<String, Consumer>,
+    subscriptions: BTreeMap<String, Subscriptions>,
     /// When a group may have become another of the same name: what was asked before says nothing.
     anew: BTreeMap<String, Mono>,
     /// Deletions of groups that are under way: until they are answered nobody knows whether a group
@@ -216,7 +217,12 @@ impl Oracle {
                 }
             }
             RequestBody::ConsumerGroupHeartbeat(beat) => {
-                let group = self.groups.consumer.entry(beat.group_id.to_string());
+                let group = beat.group_id.to_string();
+                if !beat.member_id.is_empty() {
+                    let subscriptions = self.groups.subscriptions.entry(group.clone());
+                    subscriptions.or_default().hear(&beat.member_id, beat);
+                }
+                let group = self.groups.consumer.entry(group);
                 group.or_default().beat_came(now, beat);
             }
             _ => {}
@@ -287,14 +293,14 @@ impl Oracle {
         if self.durability == Durability::Os {
             // What was acknowledged may be gone, and so may anything that was built on it.
             self.groups.commits.forget_promises();
-            let groups: Vec<String> = self.groups.classic.keys().cloned().collect();
-            let mut others = std::mem::take(&mut self.groups.consumer);
-            for group in groups.iter().chain(others.keys()) {
+            let classic = self.groups.classic.keys();
+            let groups: Vec<String> = classic
+                .chain(self.groups.consumer.keys())
+                .cloned()
+                .collect();
+            for group in &groups {
                 self.groups.begin_anew(group, self.now);
             }
-            // A member that is still there need not say again what it subscribed to.
-            others.values_mut().for_each(Consumer::lost_power);
-            self.groups.consumer = others;
         }
     }
 

@@ -108,6 +108,12 @@ impl World {
                 return;
             }
             Effect::Report(report) => return self.oracle.reported(&report),
+            Effect::Codecs(codecs) => {
+                if self.swarm.tells_codecs {
+                    node.codecs = codecs;
+                }
+                return;
+            }
             Effect::Started => {
                 node.accepts = true;
                 self.counts.recoveries += u64::from(std::mem::take(&mut node.died));
@@ -299,7 +305,7 @@ impl World {
         self.counts.requests += 1;
         self.trace.bytes(&frame);
         self.oracle.request(connection, &frame);
-        let request = Box::new(prepare(frame));
+        let request = Box::new(prepare(frame, &self.nodes[number].codecs));
         let input = Input::Request {
             connection,
             request,

@@ -1,6 +1,9 @@
 //! A node: a disk that outlives its processes, and the process on it, if one runs.
 
+use std::sync::Arc;
+
 use odradek_core::broker::Broker;
+use odradek_core::request::Codecs;
 use odradek_core::time::Mono;
 
 use crate::bugs::Planted;
@@ -28,6 +31,8 @@ pub struct Node {
     pub disk: Disk,
     /// The dice of the disk.
     pub disk_faults: DiskFaults,
+    /// What the process told of its topics' codecs.
+    pub codecs: Arc<Codecs>,
     /// Whether connections are accepted.
     pub accepts: bool,
     /// A graceful stop is under way.
@@ -101,6 +106,7 @@ impl Node {
             connections: Connections::default(),
             disk: Disk::new(),
             disk_faults,
+            codecs: Arc::default(),
             accepts: false,
             is_stopping: false,
             died: false,

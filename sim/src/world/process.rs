@@ -1,5 +1,7 @@
 //! Processes: how they start, and how they end.
 
+use std::sync::Arc;
+
 use odradek_core::broker::Broker;
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::Input;
@@ -35,6 +37,7 @@ impl World {
         let is_ill = disk.free_bytes().is_some() || disk.is_read_only() || disk.has_unreadable();
         node.faults_in_life = u64::from(is_ill);
         node.stopped_cleanly = false;
+        node.codecs = Arc::default();
         node.broker = Some(Broker::with_bugs(
             self.swarm.broker.clone(),
             seed,
