@@ -24,6 +24,7 @@ SUITES = [
     ("kafka_python", "kafka-python 3.0.12 (Python)", "classic groups"),
     ("rust_rdkafka", "rust-rdkafka 0.39.0 (Rust)", "classic groups"),
     ("smoke", "kafkajs 2.2.4, aiokafka 0.12.0, confluent-kafka 2.12.1, sarama 1.61.1, kafka-go 0.4.51", "scenarios of our own"),
+    ("bad_day", "confluent-kafka 2.12.1 and kafka-python 3.0.12", "through a bad disk and a bad network"),
 ]
 
 
