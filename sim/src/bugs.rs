@@ -3,6 +3,7 @@
 
 use odradek_core::bugs::Bugs;
 
+use crate::oracle::Check;
 use crate::swarm::Workload;
 
 /// What is planted in a run, if anything.
@@ -156,8 +157,28 @@ pub fn workload_of(name: &str) -> Workload {
         | "give-before-revoke"
         | "ignore-member-epoch"
         | "rebalance-never-ends"
-        | "dead-member-stays" => Workload::Rebalance,
+        | "dead-member-stays"
+        | "leave-out-unknown-groups" => Workload::Rebalance,
         _ => Workload::Mixed,
+    }
+}
+
+/// The check that a bug is there to prove, where another may come across it first.
+#[must_use]
+pub fn check_of(name: &str) -> Option<Check> {
+    match name {
+        "index-entry-off" => Some(Check::IndexAgreesWithLog),
+        "forget-producers-at-start" => Some(Check::DedupSurvivesRestart),
+        "old-self-not-fenced" => Some(Check::StaticMemberFenced),
+        "number-retries-anew" => Some(Check::IdempotentSendOnce),
+        "outcome-offset-off" => Some(Check::InconsistentOffsets),
+        "make-up-offsets" => Some(Check::LostWrite),
+        "flush-too-early" => Some(Check::ClientKeepsItsWord),
+        "hand-out-whole-batches" => Some(Check::NonMonotonicPoll),
+        "cut-values" => Some(Check::UnsentRead),
+        "serve-beyond-high-watermark" => Some(Check::NeverBeyondHighWatermark),
+        "leave-out-unknown-groups" => Some(Check::AnswersWellFormed),
+        _ => None,
     }
 }
 

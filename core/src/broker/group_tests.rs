@@ -1,6 +1,7 @@
 //! Groups as clients see them: through requests, restarts and failing disks.
 
 mod classic;
+mod configs;
 mod consumer;
 mod migration;
 mod offsets;

@@ -1,6 +1,7 @@
 //! The broker as a client sees it, on a disk in memory.
 
 mod codecs;
+mod like_kafka;
 mod producers;
 
 use alloc::format;

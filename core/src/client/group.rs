@@ -18,8 +18,7 @@
 //! [`classic`] and [`consumer_protocol`] are the two ways in which a member hears what it shall own;
 //! what follows from that is here.
 //!
-//! Absent: subscriptions by pattern, assignors of the application's own, and racks in the choice of
-//! partitions.
+//! Absent: assignors of the application's own, and racks in the choice of partitions.
 
 mod assignor;
 mod classic;
@@ -30,10 +29,10 @@ mod consumer_protocol;
 mod coordinator;
 mod membership;
 mod ownership;
+mod subscription;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::vec::Vec;
 
 use self::classic::Classic;
 use self::commit::{Commits, Owner};
@@ -42,6 +41,7 @@ use self::committing::end_commit;
 use self::consumer_protocol::ConsumerProtocol;
 use self::coordinator::Coordinator;
 use self::ownership::{GivingUp, Owned};
+use self::subscription::Pattern;
 use super::config::{ClientConfig, GroupConfig, GroupProtocol};
 use super::consumer::Consumer;
 use super::error::{ClientError, Timeout};
@@ -65,6 +65,8 @@ pub(crate) struct Group {
     coordinator: Coordinator,
     /// What it subscribes to; `None` for a client that assigns itself.
     topics: Option<BTreeSet<TopicName>>,
+    /// How it chooses them, if not by name.
+    pattern: Option<Pattern>,
     /// It will not join before it subscribes again.
     has_failed: bool,
     member_id: Str,
@@ -135,6 +137,7 @@ impl Group {
             backoff,
             request_timeout_ms: config.request_timeout_ms,
             topics: None,
+            pattern: None,
             has_failed: false,
             member_id: Str::default(),
             epoch: -1,
@@ -151,47 +154,6 @@ impl Group {
             next_auto_commit: Mono(0),
             looked_at: Mono(0),
         }
-    }
-
-    /// Is, or will be, a member that reads these topics.
-    pub(crate) fn subscribe(
-        &mut self,
-        step: &mut Step<'_>,
-        metadata: &mut Metadata,
-        consumer: &mut Consumer,
-        topics: Vec<TopicName>,
-    ) {
-        if self.topics.is_none() {
-            // What the application assigned itself is no part of the group's assignment.
-            consumer.clear();
-        }
-        for topic in &topics {
-            metadata.want(topic);
-        }
-        let topics: BTreeSet<TopicName> = topics.into_iter().collect();
-        if self.topics.as_ref() != Some(&topics) {
-            self.classic.rejoin = true;
-            self.consumer_protocol.say_everything();
-        }
-        self.topics = Some(topics);
-        self.has_failed = false;
-        consumer.expect_poll(step.now.mono);
-        self.next_auto_commit = self.auto_commit_after(step.now.mono);
-    }
-
-    /// Commits what was processed and leaves; reads nothing any more.
-    pub(crate) fn unsubscribe(&mut self, step: &mut Step<'_>, consumer: &mut Consumer) {
-        let now = step.now.mono;
-        consumer.processed_all();
-        if self.config.enable_auto_commit {
-            self.push_processed(now, consumer, Owner::GivingUp, |_| true);
-        }
-        if self.topics.take().is_some() && self.leaving.is_none() {
-            self.leaving = Some(Leaving::Committing);
-        }
-        self.giving_up = None;
-        consumer.forget_revocation();
-        consumer.clear();
     }
 
     /// Whether nothing is left to be done before the connections are closed.
@@ -242,7 +204,7 @@ impl Group {
         self.give_up_further(cx);
         if self.leaving.is_some() {
             self.leave_further(cx);
-        } else if self.wants_in(cx) {
+        } else if self.wants_in(cx) && self.match_topics(cx.metadata) {
             match self.config.protocol {
                 GroupProtocol::Classic => self.settle_classic(cx),
                 GroupProtocol::Consumer => self.settle_consumer_protocol(cx),

@@ -68,6 +68,8 @@ pub(crate) struct ConsumerGroup {
     joins: Sessions,
     /// Classic members that have joined, and not asked for their assignment yet.
     syncs: Sessions,
+    /// Bytes of what members said of themselves.
+    said_bytes: usize,
     /// How many members speak the classic protocol.
     classic_members: usize,
     /// How many of those offer each of its protocols.
@@ -159,14 +161,9 @@ impl ConsumerGroup {
         self.target.get(member)
     }
 
-    /// Bytes that it holds, roughly.
+    /// Bytes that it holds, roughly. Every heartbeat asks, so it is counted as members change.
     pub(crate) fn bytes(&self) -> usize {
-        let members = self.members.values().map(|member| {
-            let names: usize = member.names.iter().map(|name| 48 + name.len()).sum();
-            let classic = member.classic.as_ref().map_or(0, ClassicMember::bytes);
-            384 + names + member.client_id.len() + classic
-        });
-        members.sum::<usize>() + 96 * self.owners.len()
+        384 * self.members.len() + self.said_bytes + 96 * self.owners.len()
     }
 
     /// Whether any member subscribes to a topic.
@@ -306,6 +303,13 @@ impl ConsumerGroup {
 }
 
 impl ConsumerMember {
+    /// Bytes of what it said of itself, roughly.
+    fn said_bytes(&self) -> usize {
+        let names: usize = self.names.iter().map(|name| 48 + name.len()).sum();
+        let classic = self.classic.as_ref().map_or(0, ClassicMember::bytes);
+        names + self.client_id.len() + classic
+    }
+
     fn validate_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {
         match self.classic {
             _ if self.epoch == epoch => Ok(()),

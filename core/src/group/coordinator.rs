@@ -350,7 +350,8 @@ pub(crate) fn on_consumer<R>(
     consumer.may_downgrade = may_downgrade(&state.config.groups, consumer);
     let before = consumer.bytes();
     let mut records = Vec::new();
-    let result = run(consumer, &state.config.groups, &topics, &mut records);
+    let config = topics.image.group_config(&state.config.groups, id);
+    let result = run(consumer, &config, &topics, &mut records);
     if consumer.is_to_downgrade() {
         migration::downgrade(state, cx, index, id, before, records)?;
         return Ok(Some(result));
@@ -561,7 +562,11 @@ pub(crate) fn delete_offsets(
     if records.is_empty() {
         return Ok(());
     }
-    append(state, cx, index, records)
+    let before = group.bytes();
+    append(state, cx, index, records)?;
+    let after = state.groups.group(index, id).map_or(0, Group::bytes);
+    state.groups.bytes = state.groups.bytes.saturating_sub(before) + after;
+    Ok(())
 }
 
 /// Deletes a group that nobody is in, with its offsets.
@@ -682,9 +687,13 @@ pub(crate) fn topic_deleted(state: &mut State, cx: &mut Context<'_>, topic: &str
             stale.push((index, records));
         }
     }
+    let is_any = !stale.is_empty();
     for (index, records) in stale {
         // If it fails the offsets stay until they expire; they name the old topic's id.
         let _ = append(state, cx, index, records);
+    }
+    if is_any {
+        state.groups.weigh();
     }
 }
 

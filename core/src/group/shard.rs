@@ -1,5 +1,6 @@
 //! The groups of one partition of `__consumer_offsets`.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -194,9 +195,14 @@ impl Shard {
     }
 
     /// Everything is read: what nothing is left of goes, and the members' sessions begin.
-    pub(super) fn loaded(&mut self, now: Now, config: &GroupConfig) {
+    pub(super) fn loaded<'a>(
+        &mut self,
+        now: Now,
+        config_of: impl Fn(&str) -> Cow<'a, GroupConfig>,
+    ) {
         self.groups.retain(|_, group| !group.is_nothing());
-        for group in self.groups.values_mut() {
+        for (id, group) in &mut self.groups {
+            let config = &config_of(id);
             match &mut group.kind {
                 GroupKind::Classic(classic) => {
                     // Nobody waits in it yet, so there is nobody to answer.

@@ -71,7 +71,11 @@ impl Log {
         if !self.is_readable() {
             return ReadPlan::Unavailable;
         }
-        let limit = limit.min(self.acked_end);
+        let limit = if self.bugs.has(Bug::ServeBeyondHighWatermark) {
+            self.written_end()
+        } else {
+            limit.min(self.acked_end)
+        };
         if offset < self.log_start_offset || offset > self.log_end_offset() {
             return ReadPlan::OutOfRange;
         }

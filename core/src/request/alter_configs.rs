@@ -6,12 +6,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::create_topics::check_name;
-use super::describe_configs::{BROKER, TOPIC, check_broker};
+use super::describe_configs::{BROKER, GROUP, TOPIC, check_broker, check_group};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::metadata::config::{
-    ConfigProblem, ConfigType, Standing, broker_key, check_topic_config, split_list, topic_key,
+    ConfigProblem, ConfigType, Standing, broker_key, check_group_configs, check_topic_config,
+    group_key, split_list, topic_key, unknown_group_config,
 };
 use crate::metadata::record::{MetadataRecord, Resource};
 use crate::report::Level;
@@ -219,6 +220,11 @@ fn try_alter(
         .cloned()
         .unwrap_or_default();
     let after = change(state, &resource, &before)?;
+    if let Resource::Group(_) = resource {
+        // Its configs are judged together.
+        check_group_configs(&state.config.groups, &after)
+            .map_err(|problem| (ErrorCode::INVALID_CONFIG, problem.to_string()))?;
+    }
     if validate_only {
         return Ok(());
     }
@@ -266,6 +272,10 @@ fn find(state: &State, resource_type: i8, name: &str) -> Result<Resource, Refusa
         BROKER => {
             check_broker(state, name)?;
             Ok(Resource::Broker(name.to_string()))
+        }
+        GROUP => {
+            check_group(name)?;
+            Ok(Resource::Group(name.to_string()))
         }
         other => Err((
             ErrorCode::INVALID_REQUEST,
@@ -349,6 +359,10 @@ fn list_value(
                     .or(key.default),
             )
         }
+        Resource::Group(_) => {
+            let key = group_key(name).ok_or_else(|| unknown_in_group(name))?;
+            (key.broker_key().kind, None)
+        }
     };
     if kind != ConfigType::List {
         let words = alloc::format!(
@@ -367,8 +381,14 @@ fn unknown(name: &str) -> Refusal {
     )
 }
 
+fn unknown_in_group(name: &str) -> Refusal {
+    (ErrorCode::INVALID_CONFIG, unknown_group_config(name))
+}
+
 fn check_known(resource: &Resource, name: &str) -> Result<(), Refusal> {
     let known = match resource {
+        Resource::Group(_) if group_key(name).is_none() => return Err(unknown_in_group(name)),
+        Resource::Group(_) => true,
         Resource::Topic(_) => topic_key(name).is_some(),
         Resource::Broker(_) => broker_key(name).is_some(),
     };
@@ -378,6 +398,8 @@ fn check_known(resource: &Resource, name: &str) -> Result<(), Refusal> {
 fn check(state: &State, resource: &Resource, name: &str, value: &str) -> Result<(), Refusal> {
     let invalid = |problem: ConfigProblem| (ErrorCode::INVALID_CONFIG, problem.to_string());
     match resource {
+        // All of them together, once they are known.
+        Resource::Group(_) => check_known(resource, name),
         Resource::Topic(_) => check_topic_config(name, value).map(|_| ()).map_err(invalid),
         Resource::Broker(_) => {
             let key = broker_key(name).ok_or_else(|| unknown(name))?;

@@ -30,7 +30,11 @@ pub(super) fn handle(
     }
     let member_id = request.member_id.detach();
     let group_id = request.group_id.clone();
-    let interval_ms = state.config.groups.consumer_heartbeat_interval_ms;
+    let interval_ms = state
+        .metadata
+        .image()
+        .group_config(&state.config.groups, &group_id)
+        .consumer_heartbeat_interval_ms;
     match beat(state, cx, id, client_id, request) {
         Ok((index, reply)) => {
             let response = ConsumerGroupHeartbeatResponse {

@@ -50,6 +50,8 @@ pub struct Groups {
     classic: BTreeMap<String, Classic>,
     consumer: BTreeMap<String, Consumer>,
     subscriptions: BTreeMap<String, Subscriptions>,
+    /// Groups that members of the classic protocol asked to join, and those of the consumer protocol.
+    asked_by: [BTreeSet<String>; 2],
     /// When a group may have become another of the same name: what was asked before says nothing.
     anew: BTreeMap<String, Mono>,
     /// Deletions of groups that are under way: until they are answered nobody knows whether a group
@@ -97,6 +99,13 @@ impl Groups {
         let retention_ms = i64::try_from(self.config.offsets_retention_ms).unwrap_or(i64::MAX);
         self.began
             .is_some_and(|began| self.passed_ms(began, now) >= retention_ms)
+    }
+
+    /// Whether members of both protocols may meet in a group. Who owns what there follows rules of its
+    /// own (KIP-848's migration), which nothing here knows yet: of such a group only its commits are
+    /// judged, and that it comes to rest.
+    fn both_meet_in(&self, group: &str) -> bool {
+        self.asked_by.iter().all(|asked| asked.contains(group))
     }
 
     /// The group of that name may be another one from now on.
@@ -157,6 +166,13 @@ impl Oracle {
         self.violate(check, detail);
     }
 
+    /// Something about the members of a group is wrong.
+    fn violate_in(&mut self, group: &str, check: Check, detail: String) {
+        if !self.groups.both_meet_in(group) {
+            self.violate(check, detail);
+        }
+    }
+
     /// A request reached the broker.
     pub(super) fn note_group_request(&mut self, connection: ConnectionId) {
         let Some(request) = self.exchanges.last(connection) else {
@@ -198,6 +214,7 @@ impl Oracle {
                 }
             }
             RequestBody::JoinGroup(join) => {
+                self.groups.asked_by[0].insert(join.group_id.to_string());
                 if let Some(group) = self.groups.classic.get_mut(join.group_id.as_str()) {
                     group.joins_again(&join.member_id);
                 }
@@ -218,6 +235,7 @@ impl Oracle {
             }
             RequestBody::ConsumerGroupHeartbeat(beat) => {
                 let group = beat.group_id.to_string();
+                self.groups.asked_by[1].insert(group.clone());
                 if !beat.member_id.is_empty() {
                     let subscriptions = self.groups.subscriptions.entry(group.clone());
                     subscriptions.or_default().hear(&beat.member_id, beat);

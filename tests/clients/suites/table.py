@@ -26,6 +26,7 @@ SUITES = [
     ("java_pipelines", "Kafka Streams and Connect 4.3.1 (Java)", "also with the broker killed"),
     ("rust_rdkafka", "rust-rdkafka 0.39.0 (Rust)", "classic groups"),
     ("smoke", "kafkajs 2.2.4, aiokafka 0.12.0, confluent-kafka 2.12.1, sarama 1.61.1, kafka-go 0.4.51", "scenarios of our own"),
+    ("bad_day", "confluent-kafka 2.12.1 and kafka-python 3.0.12", "through a bad disk and a bad network"),
 ]
 
 

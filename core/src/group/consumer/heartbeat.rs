@@ -4,7 +4,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::replay::{current_record, each, epoch_record, member_record, target_record};
-use super::topics::compile;
 use super::{
     ClassicMember, ConsumerGroup, ConsumerMember, LEAVE_STATIC, MemberState, Records, Topics,
 };
@@ -12,6 +11,7 @@ use crate::bugs::Bug;
 use crate::group::assignor::Partitions;
 use crate::group::config::GroupConfig;
 use crate::time::Now;
+use crate::topic_pattern::TopicPattern;
 use crate::wire::{ErrorCode, Str};
 
 /// What a member says. `None` is unchanged.
@@ -308,10 +308,10 @@ impl Beat {
         let Some(regex) = self.regex.as_ref().filter(|regex| !regex.is_empty()) else {
             return Ok(());
         };
-        compile(regex).map(|_| ()).map_err(|error| {
+        TopicPattern::new(regex).map(|_| ()).map_err(|_| {
             let words =
                 alloc::format!("SubscribedTopicRegex `{regex}` is not a valid regular expression.");
-            (error, words)
+            (ErrorCode::INVALID_REGULAR_EXPRESSION, words)
         })
     }
 }

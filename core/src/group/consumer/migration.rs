@@ -95,7 +95,6 @@ impl ConsumerGroup {
 
 /// The members, and what each may still own beside its assignment. `None` if one of them says
 /// something that is not understood.
-#[expect(clippy::type_complexity, reason = "a pair that nobody else needs")]
 fn members_of(
     classic: &ClassicGroup,
     topics: &Topics<'_>,

@@ -65,6 +65,7 @@ impl ConsumerGroup {
             CoordinatorRecord::ConsumerGroupMemberMetadata(key, None) => {
                 self.set_assignment(&key.member_id, Partitions::new(), Partitions::new());
                 if let Some(member) = self.members.remove(&key.member_id) {
+                    self.said_bytes -= member.said_bytes();
                     self.count_classic(member.classic.as_ref(), None);
                     if let Some(instance_id) = &member.instance_id
                         && self.static_members.get(instance_id) == Some(&key.member_id)
@@ -121,6 +122,7 @@ impl ConsumerGroup {
 
     fn apply_member(&mut self, member_id: &Str, value: &ConsumerGroupMemberMetadataValue) {
         let member = self.members.entry(member_id.clone()).or_default();
+        self.said_bytes -= member.said_bytes();
         member.instance_id.clone_from(&value.instance_id);
         member.rack_id.clone_from(&value.rack_id);
         member.client_id.clone_from(&value.client_id);
@@ -133,6 +135,7 @@ impl ConsumerGroup {
         let classic = value.classic_member_metadata.as_ref();
         let classic = classic.map(ClassicMember::from);
         let before = core::mem::replace(&mut member.classic, classic.clone());
+        self.said_bytes += member.said_bytes();
         self.count_classic(before.as_ref(), classic.as_ref());
         if let Some(instance_id) = &value.instance_id {
             self.static_members

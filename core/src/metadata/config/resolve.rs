@@ -91,6 +91,8 @@ pub enum ConfigProblem {
         /// Why.
         why: InvalidValue,
     },
+    /// A group may not say that; in Kafka's words.
+    Group(String),
 }
 
 /// A key that was accepted and has no effect.
@@ -424,6 +426,7 @@ impl fmt::Display for ConfigProblem {
                     .map_or(Ok(()), |near| write!(f, "; did you mean '{near}'?"))
             }
             Self::Invalid { name, why } => write!(f, "config '{name}': {why}"),
+            Self::Group(words) => f.write_str(words),
         }
     }
 }

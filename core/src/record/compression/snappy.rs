@@ -5,6 +5,7 @@
 //! then blocks: length i32, one unframed snappy stream
 //! ```
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -22,7 +23,7 @@ const MOST_TIMES_ITS_INPUT: usize = 22;
 
 /// Packs what comes in pieces.
 pub(super) struct Packer {
-    encoder: Encoder,
+    encoder: Box<Encoder>,
     blocks: Blocks,
     block: Vec<u8>,
     pub(super) out: Vec<u8>,
@@ -33,7 +34,7 @@ impl Packer {
         out.extend_from_slice(&XERIAL_MAGIC);
         out.extend_from_slice(&XERIAL_VERSIONS);
         Self {
-            encoder: Encoder::new(),
+            encoder: Box::new(Encoder::new()),
             blocks: Blocks::of(BLOCK_BYTES),
             block: vec![0; max_compress_len(BLOCK_BYTES)],
             out,

@@ -265,7 +265,7 @@ impl Oracle {
             let detail = format!(
                 "{group}: {member:?} is told that it is in generation {generation}, and {why}"
             );
-            self.violate(Check::GenerationMonotonic, detail);
+            self.violate_in(&group, Check::GenerationMonotonic, detail);
         }
     }
 
@@ -338,7 +338,7 @@ impl Oracle {
             let detail = format!(
                 "{group}: {member:?} is given an assignment in generation {generation}, and {why}"
             );
-            self.violate(Check::OnePartitionOneOwnerPerGeneration, detail);
+            self.violate_in(&group, Check::OnePartitionOneOwnerPerGeneration, detail);
         }
     }
 
@@ -375,7 +375,7 @@ impl Oracle {
                          {newer} was told before",
                         asked.member_id, asked.generation_id
                     );
-                    self.violate(Check::GenerationMonotonic, detail);
+                    self.violate_in(&group, Check::GenerationMonotonic, detail);
                 }
             }
             ErrorCode::REBALANCE_IN_PROGRESS => {
@@ -470,7 +470,7 @@ impl Oracle {
             let detail = format!(
                 "{group}: a commit of {member:?} in generation or epoch {epoch} is taken, and {why}"
             );
-            self.violate(Check::StaleCommitRejected, detail);
+            self.violate_in(&group, Check::StaleCommitRejected, detail);
         }
     }
 
@@ -488,7 +488,7 @@ impl Oracle {
                 "{group}: {member:?} was replaced by {:?} at {}, and {what}",
                 fenced.by, fenced.since
             );
-            self.violate(Check::StaticMemberFenced, detail);
+            self.violate_in(group, Check::StaticMemberFenced, detail);
         }
     }
 }

@@ -351,7 +351,7 @@ impl Oracle {
             self.mark(Mark::ConsumerJoined);
         }
         for (check, why) in wrong {
-            self.violate(check, format!("{group}: {id:?}: {why}"));
+            self.violate_in(&group, check, format!("{group}: {id:?}: {why}"));
         }
     }
 
@@ -483,7 +483,7 @@ impl Oracle {
             }
         }
         for (check, why) in wrong {
-            self.violate(check, format!("{id}: {why}"));
+            self.violate_in(id, check, format!("{id}: {why}"));
         }
     }
 }
