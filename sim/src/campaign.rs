@@ -1,7 +1,7 @@
 //! Many seeds on all cores, reported in the order of the seeds.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
@@ -72,8 +72,9 @@ pub struct Summary {
     pub failures: BTreeMap<Check, Vec<u64>>,
 }
 
-/// Runs seeds until one fails, or all of them. `progress` is told how many are done, in order.
-pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64)) -> Summary {
+/// Runs seeds until one fails, or all of them. `progress` is told how many are done, in order, and may
+/// say that it is enough: the seeds that have begun then end.
+pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> Summary {
     let Campaign {
         seeds,
         workload,
@@ -122,7 +123,9 @@ pub fn run(campaign: &Campaign, mut progress: impl FnMut(u64)) -> Summary {
                 turn += 1;
                 if keep_going || summary.failed.is_empty() {
                     summary.add(outcome);
-                    progress(summary.seeds);
+                    if progress(summary.seeds).is_break() {
+                        stop_at.fetch_min(next.load(Ordering::Relaxed), Ordering::Relaxed);
+                    }
                 }
             }
         }

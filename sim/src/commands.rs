@@ -1,6 +1,7 @@
 //! The subcommands, one file each, and what several of them need.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use odradek_sim::bugs::{Planted, by_name};
 
@@ -25,6 +26,19 @@ pub(crate) fn seed_range(text: &str) -> Result<Range<u64>, String> {
         return Err("there is no seed in it".to_owned());
     }
     Ok(from..to)
+}
+
+/// A length of real time: `90s`, `10m`, `1h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1), ('m', 60), ('h', 3600)];
+    let (number, seconds) = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)))
+        .ok_or("write it as 90s, 10m or 1h")?;
+    let number: u32 = number
+        .parse()
+        .map_err(|error| format!("{number:?}: {error}"))?;
+    Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
 /// The bug of a name, or none.

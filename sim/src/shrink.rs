@@ -29,12 +29,12 @@ mod attempts;
 pub struct Failed {
     /// What it did.
     pub decisions: Decisions,
-    /// Requests of clients, without those that set up others.
+    /// Requests of clients, without routine ones.
     pub operations: u64,
     /// Faults that struck.
     pub faults: u64,
-    /// Requests that set up others.
-    pub set_ups: u64,
+    /// Requests of clients that are routine.
+    pub routine: u64,
     /// Clients that it had.
     pub clients: usize,
 }
@@ -116,7 +116,7 @@ impl Failed {
             size: self.size(),
             events: self.decisions.events.len(),
             present: self.clients.saturating_sub(self.decisions.absent.len()),
-            set_ups: self.set_ups,
+            routine: self.routine,
         }
     }
 }
@@ -127,7 +127,7 @@ struct Rank {
     size: u64,
     events: usize,
     present: usize,
-    set_ups: u64,
+    routine: u64,
 }
 
 struct Shrinker<F, G> {

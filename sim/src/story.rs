@@ -8,21 +8,33 @@ use odradek_core::wire::{ApiKey, Records, RequestBody};
 
 use crate::batch;
 
-/// Whether a request only prepares for others: it looks up what a client must know before it asks
-/// for anything.
+/// Whether a request is routine: it looks up what a client must know before it asks for anything, or
+/// says that a member is still there and nothing else.
 #[must_use]
-pub fn is_set_up(frame: &[u8]) -> bool {
+pub fn is_routine(frame: &Bytes) -> bool {
     let key = frame.get(4..6).and_then(<[u8]>::first_chunk);
     let api = key.and_then(|key| ApiKey::from_key(i16::from_be_bytes(*key)));
-    matches!(
-        api,
+    match api {
         Some(
             ApiKey::ApiVersions
-                | ApiKey::Metadata
-                | ApiKey::InitProducerId
-                | ApiKey::FindCoordinator
-        )
-    )
+            | ApiKey::Metadata
+            | ApiKey::InitProducerId
+            | ApiKey::FindCoordinator
+            | ApiKey::Heartbeat,
+        ) => true,
+        Some(ApiKey::ConsumerGroupHeartbeat) => {
+            let request = decode_request(frame.slice(4..));
+            matches!(
+                request.map(|request| request.body),
+                Ok(RequestBody::ConsumerGroupHeartbeat(beat))
+                    if beat.member_epoch > 0
+                        && beat.subscribed_topic_names.is_none()
+                        && beat.subscribed_topic_regex.is_none()
+                        && beat.topic_partitions.is_none()
+            )
+        }
+        _ => false,
+    }
 }
 
 /// A frame with its length, as what it asks for.
@@ -99,6 +111,7 @@ fn named(topic: &str, partition: i32) -> String {
 mod tests {
     use odradek_core::wire::RequestHeader;
     use odradek_core::wire::frame::encode_request;
+    use odradek_core::wire::messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest;
     use odradek_core::wire::messages::fetch::{FetchPartition, FetchRequest, FetchTopic};
 
     use super::*;
@@ -136,13 +149,35 @@ mod tests {
             words.ends_with(", 1 bytes or 50 ms, topic0-2 from 7"),
             "{words}"
         );
-        assert!(!is_set_up(&fetch()));
+        assert!(!is_routine(&fetch()));
+    }
+
+    #[test]
+    fn a_heartbeat_is_routine_unless_it_says_something() {
+        let beat = |member_epoch, topics: Option<&str>| {
+            let body = ConsumerGroupHeartbeatRequest {
+                member_epoch,
+                subscribed_topic_names: topics.map(|topic| vec![topic.into()]),
+                ..Default::default()
+            };
+            let header = RequestHeader {
+                api: ApiKey::ConsumerGroupHeartbeat,
+                version: 1,
+                correlation_id: 1,
+                client_id: None,
+            };
+            flat(&encode_request(&header, &RequestBody::from(body)))
+        };
+        assert!(is_routine(&beat(3, None)));
+        assert!(!is_routine(&beat(3, Some("topic1"))));
+        assert!(!is_routine(&beat(0, None)), "it joins");
+        assert!(!is_routine(&beat(-1, None)), "it leaves");
     }
 
     #[test]
     fn noise_has_words_too() {
         assert_eq!(request(&Bytes::from_static(b"ab")), "2 bytes");
         assert!(request(&Bytes::from_static(&[0, 0, 0, 3, 1, 2, 3])).contains("no request"));
-        assert!(!is_set_up(b""));
+        assert!(!is_routine(&Bytes::new()));
     }
 }

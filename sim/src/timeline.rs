@@ -37,10 +37,10 @@ fn json(outcome: &Outcome, title: &str) -> String {
         .collect();
     let kinds: Vec<String> = KINDS.iter().map(|kind| json_string(kind.name())).collect();
     let said = format!(
-        "{} steps, {} requests of clients and {} that set up others, {} faults, hash {}",
+        "{} steps, {} requests of clients and {} routine ones, {} faults, hash {}",
         outcome.steps.len(),
         outcome.counts.operations,
-        outcome.counts.set_ups,
+        outcome.counts.routine,
         outcome.faults(),
         outcome.hash
     );

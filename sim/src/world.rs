@@ -159,12 +159,11 @@ pub struct Counts {
     pub recoveries: u64,
     /// Requests that reached the broker.
     pub requests: u64,
-    /// Requests that clients sent, without those that set up others (see
-    /// [`story::is_set_up`]) and without those of the last reader, who is
-    /// the oracle's.
+    /// Requests that clients sent, without routine ones (see [`story::is_routine`]) and without
+    /// those of the last reader, who is the oracle's.
     pub operations: u64,
-    /// Requests that set up others.
-    pub set_ups: u64,
+    /// Requests of clients that are routine.
+    pub routine: u64,
     /// Faults by kind, and by what the broker was doing when they struck.
     pub faults: BTreeMap<(Fault, Stage), u64>,
 }
@@ -499,8 +498,8 @@ impl World {
 
     fn client_sent(&mut self, number: usize, connection: ConnectionId, frame: &Bytes) {
         if number < self.clients.len() {
-            if story::is_set_up(frame) {
-                self.counts.set_ups += 1;
+            if story::is_routine(frame) {
+                self.counts.routine += 1;
             } else {
                 self.counts.operations += 1;
             }

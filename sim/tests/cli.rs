@@ -172,3 +172,17 @@ fn whoever_stops_reading_ends_the_program_quietly() {
     assert_eq!(error(&output), "");
     assert_eq!(output.status.code(), Some(141));
 }
+
+#[test]
+fn a_campaign_ends_when_its_time_is_over() {
+    let folder = TempDir::new().unwrap();
+    let over = call(folder.path(), &["run", "--for", "1s"]);
+    assert!(over.status.success(), "{}", error(&over));
+    let words = out(&over);
+    let schedules = words.split(' ').next().and_then(|word| word.parse().ok());
+    assert!(schedules > Some(0_u64), "{words}");
+    assert!(words.ends_with("no violation\n"), "{words}");
+    let without_unit = call(folder.path(), &["run", "--for", "5"]);
+    assert_eq!(without_unit.status.code(), Some(2));
+    assert!(error(&without_unit).contains("write it as 90s, 10m or 1h"));
+}

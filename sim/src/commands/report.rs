@@ -6,9 +6,10 @@ use odradek_sim::world::Outcome;
 use super::subject::Subject;
 
 /// What counts as an operation, for who reads a number of them.
-pub(crate) const OPERATIONS: &str = "operations are the requests that clients sent, without those \
-    that only set up others (ApiVersions, Metadata, InitProducerId, FindCoordinator) and without \
-    those of the last reader, who is the oracle's; faults are all that struck, crashes included";
+pub(crate) const OPERATIONS: &str = "operations are the requests that clients sent, without routine \
+    ones (ApiVersions, Metadata, InitProducerId, FindCoordinator, and heartbeats of members that have \
+    nothing to say) and without those of the last reader, who is the oracle's; faults are all that \
+    struck, crashes included";
 
 /// Prints what failed, the steps that were kept, and how to see more.
 pub(crate) fn explain(subject: &Subject, outcome: &Outcome) {

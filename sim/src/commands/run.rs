@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use odradek_sim::campaign::{self, Campaign, Summary};
@@ -17,7 +18,7 @@ use odradek_sim::twice::SecondProcess;
 use super::report::explain;
 use super::stopwatch::Stopwatch;
 use super::subject::Subject;
-use super::{cores, plant, seed_range};
+use super::{cores, duration, plant, seed_range};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -26,12 +27,16 @@ Examples:
   odradek-sim run --seeds 4000..4100 --jobs 1
   odradek-sim run --seeds 0..1000 --twice-every 50
   odradek-sim run --seeds 0..1000 --workload idempotence --coverage
+  odradek-sim run --for 1h --keep-going
   cargo run --release -p odradek-sim --features bugs --target-dir target/bugs -- \\
     run --seeds 0..1000 --bug ack-before-flush")]
 pub(crate) struct Arguments {
-    /// First seed, and the one after the last
-    #[arg(long, value_name = "A..B", value_parser = seed_range)]
-    seeds: Range<u64>,
+    /// First seed, and the one after the last; with --for, all there are from 0 on by default
+    #[arg(long, value_name = "A..B", value_parser = seed_range, required_unless_present = "time")]
+    seeds: Option<Range<u64>>,
+    /// Begin no seed after so long: 90s, 10m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
     #[arg(long, value_name = "NAME", value_parser = Workload::by_name, default_value = "mixed")]
     #[arg(help = format!("What to look at most: {}", Workload::names()))]
     workload: Workload,
@@ -62,23 +67,26 @@ pub(crate) fn run(arguments: Arguments) -> Result<bool, String> {
     let twice = second_process(&arguments)?;
     let bug = arguments.bug.as_deref();
     let campaign = Campaign {
-        seeds: arguments.seeds,
+        seeds: arguments.seeds.unwrap_or(0..u64::MAX),
         workload: arguments.workload,
         jobs: arguments.jobs.unwrap_or_else(cores),
         planted: plant(bug)?,
         keep_going: arguments.keep_going,
         twice,
     };
-    let total = campaign.seeds.end - campaign.seeds.start;
+    let goal = Goal {
+        seeds: campaign.seeds.end - campaign.seeds.start,
+        time: arguments.time,
+    };
     let terminal = std::io::stderr().is_terminal();
     let stopwatch = Stopwatch::start();
     let summary = campaign::run(&campaign, |done| {
-        if terminal && (done % 16 == 0 || done == total) {
-            let rate = done as f64 / stopwatch.seconds().max(0.001);
-            let left = (total - done) as f64 / rate;
-            eprint!("\r{done}/{total} seeds, {rate:.0} a second, {left:.0} s left   ");
+        let seconds = stopwatch.seconds();
+        if terminal && (done % 16 == 0 || done == goal.seeds) {
+            eprint!("\r{}   ", goal.progress(done, seconds));
             let _ = std::io::stderr().flush();
         }
+        goal.is_reached(seconds)
     });
     if terminal {
         eprintln!();
@@ -113,6 +121,32 @@ pub(crate) fn run(arguments: Arguments) -> Result<bool, String> {
         }
     }
     Ok(false)
+}
+
+/// When a campaign is over, if nothing fails.
+#[derive(Clone, Copy, Debug)]
+struct Goal {
+    seeds: u64,
+    time: Option<Duration>,
+}
+
+impl Goal {
+    fn is_reached(&self, seconds: f64) -> ControlFlow<()> {
+        match self.time {
+            Some(time) if seconds >= time.as_secs_f64() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// What is done, how fast, and the time left until the first of the two ends it.
+    fn progress(&self, done: u64, seconds: f64) -> String {
+        let rate = done as f64 / seconds.max(0.001);
+        let mut left = (self.seeds - done) as f64 / rate;
+        if let Some(time) = self.time {
+            left = left.min((time.as_secs_f64() - seconds).max(0.0));
+        }
+        format!("{done} seeds, {rate:.0} a second, {left:.0} s left")
+    }
 }
 
 fn second_process(arguments: &Arguments) -> Result<Option<(u64, SecondProcess)>, String> {

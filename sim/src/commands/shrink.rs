@@ -77,12 +77,10 @@ fn count(failed: &Failed) -> String {
     let Failed {
         operations,
         faults,
-        set_ups,
+        routine,
         ..
     } = failed;
-    format!(
-        "{operations} operations and {faults} faults, and {set_ups} requests that set up others"
-    )
+    format!("{operations} operations and {faults} faults, and {routine} routine requests")
 }
 
 /// What a shrink came to.

@@ -60,7 +60,7 @@ impl Attempts {
         Some(Failed {
             operations: outcome.counts.operations,
             faults: outcome.faults(),
-            set_ups: outcome.counts.set_ups,
+            routine: outcome.counts.routine,
             clients: outcome.clients,
             decisions: outcome.decisions,
         })

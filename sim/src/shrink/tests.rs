@@ -61,7 +61,7 @@ fn obedient(decisions: &Decisions) -> Failed {
     Failed {
         operations: decisions.events.len() as u64 - faults,
         faults,
-        set_ups: 0,
+        routine: 0,
         clients: 6,
         decisions: decisions.clone(),
     }
