@@ -77,11 +77,10 @@ def fetch(folder):
         os.chmod(path, 0o755)
 
 
-def run_number(folder, address, number, scenario, environment, switches, label=None):
+def run_number(folder, address, number, scenario, environment, switches, label):
     """One process a number: a test that fails takes the runner with it. The runner's output, and the
-    file, called after the number or the `label`, that holds it."""
+    file, called after the `label`, that holds it."""
     work = os.path.join(folder, "source", "tests")
-    label = label or number
     configuration = os.path.join(folder, f"{label}.conf")
     with open(configuration, "w", encoding="utf-8") as file:
         file.write(f"bootstrap.servers={address}\ntest.timeout.multiplier={PATIENCE}\n")
@@ -147,7 +146,10 @@ def runner(name, scenario="default", environment=(), switches=()):
         results = {}
 
         def run_one(number):
-            text, log = run_number(folder, address, number, scenario, dict(environment), switches)
+            label = f"{name}_{number}"
+            text, log = run_number(
+                folder, address, number, scenario, dict(environment), switches, label
+            )
             found = results_of(number, text)
             for test in listed:
                 if test.startswith(number):
