@@ -3,6 +3,7 @@
 mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
+mod authorized_operations;
 mod codecs;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;

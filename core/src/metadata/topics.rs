@@ -100,6 +100,15 @@ impl Topics {
         making.any(|creation| creation.topic == topic && creation.partitions.contains(&partition))
     }
 
+    /// How many partitions are being made.
+    pub(crate) fn partitions_making(&self) -> u64 {
+        let counts = self
+            .creations
+            .values()
+            .map(|creation| u64::try_from(creation.partitions.len()).unwrap_or(u64::MAX));
+        counts.sum()
+    }
+
     /// Whether nothing is coming or going.
     pub(crate) fn is_idle(&self) -> bool {
         self.creations.is_empty() && self.removals.is_empty()
@@ -205,12 +214,12 @@ pub(crate) fn topic_of_partition_metadata(bytes: &[u8]) -> Option<TopicId> {
     TopicId::parse(lines.next()?.strip_prefix("topic_id: ")?)
 }
 
-/// Makes a topic, or more partitions of one. `request` is told with `place` when it is there.
+/// Makes a topic, or more partitions of one. Who `waits`, a request and which of its topics this is, is
+/// told when it is there.
 pub(crate) fn create(
     state: &mut State,
     wanted: Wanted,
-    request: RequestId,
-    place: usize,
+    waits: Option<(RequestId, usize)>,
 ) -> TopicId {
     let first = wanted
         .topic
@@ -227,7 +236,7 @@ pub(crate) fn create(
             configs: wanted.configs,
             phase: Phase::WaitsForRemoval,
             logs: BTreeMap::new(),
-            waiting: alloc::vec![(request, place)],
+            waiting: waits.into_iter().collect(),
         },
     );
     topic

@@ -4,6 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::authorized_operations;
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::group::coordinator;
@@ -21,6 +22,7 @@ const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
 
 pub(super) fn handle(state: &mut State, id: RequestId, request: ConsumerGroupDescribeRequest) {
+    let with_operations = request.include_authorized_operations;
     let mut seen = BTreeSet::new();
     let mut asked = request.group_ids;
     asked.retain(|group| seen.insert(group.clone()));
@@ -30,7 +32,11 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: ConsumerGroupDes
         .map(|group_id| match coordinator::shard_of(state, group_id) {
             Ok(index) => {
                 marks.push((index, state.groups.mark_of(index, group_id)));
-                describe(state, index, group_id)
+                let mut group = describe(state, index, group_id);
+                let is_told = with_operations && !group.error_code.is_error();
+                group.authorized_operations =
+                    authorized_operations::told(is_told, authorized_operations::GROUP);
+                group
             }
             Err(error) => refused(group_id, error, error.message()),
         });

@@ -49,7 +49,7 @@ pub(super) fn handle(
         let (error_code, error_message) = match result {
             Ok(wanted) => {
                 if !request.validate_only {
-                    topics::create(state, wanted, id, response.results.len());
+                    topics::create(state, wanted, Some((id, response.results.len())));
                     waiting += 1;
                 }
                 (ErrorCode::NONE, None)

@@ -67,7 +67,8 @@ pub(super) fn handle(
                     ..Default::default()
                 };
                 if !request.validate_only {
-                    result.topic_id = topics::create(state, wanted, id, response.topics.len());
+                    result.topic_id =
+                        topics::create(state, wanted, Some((id, response.topics.len())));
                     waiting += 1;
                 }
                 result
@@ -119,7 +120,7 @@ pub(super) fn pending(state: &mut State, id: RequestId, pending: PendingTopics) 
         return match pending.body {
             PendingBody::Create(response) => state.answer(id, response),
             PendingBody::Partitions(response) => state.answer(id, response),
-            PendingBody::Metadata { .. } | PendingBody::Coordinator { .. } => {}
+            PendingBody::Coordinator { .. } => {}
         };
     }
     if let Some(deadline) = pending.deadline {

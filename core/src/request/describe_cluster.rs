@@ -2,6 +2,7 @@
 
 use alloc::vec;
 
+use super::authorized_operations;
 use crate::broker::State;
 use crate::connection::RequestId;
 use crate::wire::ErrorCode;
@@ -42,6 +43,10 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: &DescribeCluster
             rack: state.config.rack.as_deref().map(Into::into),
             ..Default::default()
         }],
+        cluster_authorized_operations: authorized_operations::told(
+            request.include_cluster_authorized_operations,
+            authorized_operations::CLUSTER,
+        ),
         ..Default::default()
     };
     state.answer(id, response);

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::authorized_operations;
 use crate::broker::State;
 use crate::bugs::Bug;
 use crate::connection::{Answer, RequestId};
@@ -26,6 +27,7 @@ pub(super) fn handle(
     version: i16,
     request: DescribeGroupsRequest,
 ) {
+    let with_operations = request.include_authorized_operations;
     let mut seen = BTreeSet::new();
     let mut asked = request.groups;
     asked.retain(|group| seen.insert(group.clone()));
@@ -36,8 +38,11 @@ pub(super) fn handle(
     let groups = asked
         .iter()
         .map(|group_id| match describe(state, version, group_id) {
-            Ok((group, mark)) => {
+            Ok((mut group, mark)) => {
                 marks.push(mark);
+                let is_told = with_operations && !group.error_code.is_error();
+                group.authorized_operations =
+                    authorized_operations::told(is_told, authorized_operations::GROUP);
                 group
             }
             Err(error) => refused(group_id, error),

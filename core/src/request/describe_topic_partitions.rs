@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::authorized_operations;
 use super::create_topics::check_name;
 use super::metadata::is_online;
 use crate::broker::State;
@@ -41,6 +42,10 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeTopicPar
             response.topics.push(DescribeTopicPartitionsResponseTopic {
                 error_code,
                 name: Some(name.into()),
+                topic_authorized_operations: authorized_operations::told(
+                    error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    authorized_operations::TOPIC,
+                ),
                 ..Default::default()
             });
             continue;
@@ -144,6 +149,8 @@ fn describe(
         name: Some(topic.name.as_str().into()),
         topic_id: topic.id,
         partitions: partitions.collect(),
+        // The request has no word for leaving them out.
+        topic_authorized_operations: authorized_operations::TOPIC,
         ..Default::default()
     }
 }

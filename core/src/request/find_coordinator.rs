@@ -35,7 +35,7 @@ pub(super) fn handle(
     if state.topics.is_creating(&wanted.name) {
         state.topics.join(&wanted.name, id, 0);
     } else {
-        topics::create(state, wanted, id, 0);
+        topics::create(state, wanted, Some((id, 0)));
     }
     let body = PendingBody::Coordinator { version, request };
     let waiting = PendingTopics {

@@ -5,8 +5,8 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::create_topics::{check_name, check_new_partitions, pending};
-use super::pending_topics::{PendingBody, PendingTopics};
+use super::authorized_operations;
+use super::create_topics::{check_name, check_new_partitions};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::group::coordinator;
@@ -41,29 +41,36 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Me
             .filter(|name| check_name(name).is_ok())
             .collect();
         let each = u64::try_from(state.config.num_partitions).unwrap_or(0);
-        // More than one request may create: they stay unknown, as after a creation that failed.
-        let within_bound = check_new_partitions(missing.iter().map(|_| each)).is_ok();
-        if !missing.is_empty() && within_bound {
-            let waiting = missing.len();
-            for (place, name) in missing.into_iter().enumerate() {
-                auto_create(state, id, place, name);
+        // The answer waits for nothing, so what is being made already counts too. Beyond the bound
+        // they stay unknown, as after a creation that failed.
+        let making = state.topics.partitions_making();
+        let all = missing.iter().map(|_| each).chain([making]);
+        if check_new_partitions(all).is_ok() {
+            for name in missing {
+                auto_create(state, name);
             }
-            let body = PendingBody::Metadata {
-                asked: asked.clone(),
-            };
-            pending(
-                state,
-                id,
-                PendingTopics {
-                    body,
-                    waiting,
-                    deadline: None,
-                },
-            );
-            return;
         }
     }
-    respond(state, id, asked);
+    // As with Kafka, what was just asked to be made is unknown until the client asks again: clients
+    // that give their records less time than that may rely on it.
+    let operations = Operations {
+        cluster: authorized_operations::told(
+            request.include_cluster_authorized_operations,
+            authorized_operations::CLUSTER,
+        ),
+        topic: authorized_operations::told(
+            request.include_topic_authorized_operations,
+            authorized_operations::TOPIC,
+        ),
+    };
+    respond(state, id, asked, operations);
+}
+
+/// What the answer says of what the client may do.
+#[derive(Clone, Copy, Debug)]
+struct Operations {
+    cluster: i32,
+    topic: i32,
 }
 
 /// What a request asks for.
@@ -81,9 +88,9 @@ fn each_once(mut topics: Vec<MetadataRequestTopic>) -> Vec<MetadataRequestTopic>
     topics
 }
 
-fn auto_create(state: &mut State, id: RequestId, place: usize, name: &str) {
+fn auto_create(state: &mut State, name: &str) {
     if state.topics.is_creating(name) {
-        return state.topics.join(name, id, place);
+        return;
     }
     let wanted = if name == coordinator::OFFSETS_TOPIC {
         coordinator::offsets_topic(state)
@@ -95,26 +102,23 @@ fn auto_create(state: &mut State, id: RequestId, place: usize, name: &str) {
             configs: Vec::new(),
         }
     };
-    topics::create(state, wanted, id, place);
+    topics::create(state, wanted, None);
 }
 
-/// The topics that were missing are there, or cannot be.
-pub(super) fn respond_after_creation(
-    state: &mut State,
-    id: RequestId,
-    asked: Vec<MetadataRequestTopic>,
-) {
-    respond(state, id, Asked::Some(asked));
-}
-
-fn respond(state: &mut State, id: RequestId, asked: Asked) {
-    let topics = match asked {
+fn respond(state: &mut State, id: RequestId, asked: Asked, operations: Operations) {
+    let mut topics: Vec<_> = match asked {
         Asked::All => {
             let image = state.metadata.image();
             image.topics().map(|topic| describe(state, topic)).collect()
         }
         Asked::Some(asked) => asked.iter().map(|topic| find(state, topic)).collect(),
     };
+    for topic in &mut topics {
+        // An id that nobody has is no topic to do anything with.
+        if topic.error_code != ErrorCode::UNKNOWN_TOPIC_ID {
+            topic.topic_authorized_operations = operations.topic;
+        }
+    }
     let endpoint = state.advertised(id);
     let node_id = state.config.node_id.0;
     let response = MetadataResponse {
@@ -128,6 +132,7 @@ fn respond(state: &mut State, id: RequestId, asked: Asked) {
         cluster_id: Some(state.metadata.image().cluster_id.as_str().into()),
         controller_id: node_id,
         topics,
+        cluster_authorized_operations: operations.cluster,
         ..Default::default()
     };
     state

@@ -1,8 +1,6 @@
 //! Requests that wait for topics or partitions to be made.
 
-use alloc::vec::Vec;
-
-use super::{find_coordinator, metadata};
+use super::find_coordinator;
 use crate::broker::{State, Timers};
 use crate::connection::RequestId;
 use crate::time::Mono;
@@ -10,7 +8,6 @@ use crate::wire::ErrorCode;
 use crate::wire::messages::create_partitions::CreatePartitionsResponse;
 use crate::wire::messages::create_topics::CreateTopicsResponse;
 use crate::wire::messages::find_coordinator::FindCoordinatorRequest;
-use crate::wire::messages::metadata::MetadataRequestTopic;
 
 /// A request that waits for some creations.
 #[derive(Debug)]
@@ -26,9 +23,6 @@ pub(crate) struct PendingTopics {
 pub(super) enum PendingBody {
     Create(CreateTopicsResponse),
     Partitions(CreatePartitionsResponse),
-    Metadata {
-        asked: Vec<MetadataRequestTopic>,
-    },
     Coordinator {
         version: i16,
         request: FindCoordinatorRequest,
@@ -63,7 +57,7 @@ impl PendingTopics {
                 }
             }
             // The answer is made from what there is in the end.
-            PendingBody::Metadata { .. } | PendingBody::Coordinator { .. } => {}
+            PendingBody::Coordinator { .. } => {}
         }
     }
 }
@@ -111,7 +105,7 @@ pub(crate) fn expire(state: &mut State, request: RequestId) {
                 topic.error_code = ErrorCode::REQUEST_TIMED_OUT;
             }
         }
-        PendingBody::Metadata { .. } | PendingBody::Coordinator { .. } => {}
+        PendingBody::Coordinator { .. } => {}
     }
     state.topics.forget(request);
     finish(state, request);
@@ -125,9 +119,6 @@ fn finish(state: &mut State, request: RequestId) {
     match pending.body {
         PendingBody::Create(response) => state.answer(request, response),
         PendingBody::Partitions(response) => state.answer(request, response),
-        PendingBody::Metadata { asked } => {
-            metadata::respond_after_creation(state, request, asked);
-        }
         PendingBody::Coordinator {
             version,
             request: body,

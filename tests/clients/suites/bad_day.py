@@ -165,7 +165,9 @@ class Load:
             reconnect_backoff_max_ms=1_000,
         )
         while self.reading:
-            for messages in consumer.poll(timeout_ms=100).values():
+            # Much longer than a SyncGroup takes: kafka-python 3.0.12 can drop the assignment of one
+            # that is answered after the poll that sent it has ended; then it reads nothing for ever.
+            for messages in consumer.poll(timeout_ms=5_000).values():
                 for message in messages:
                     self.is_read("kafka-python", message.partition, message.offset, message.value)
         consumer.close()

@@ -23,7 +23,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(suite.HERE), "differential"))
 import brokers  # noqa: E402
 
 LIST = os.path.join(suite.HERE, "java_pipelines.tsv")
-PATIENCE_S = 120
+# How long nothing at all may move before a pipeline is stuck: a start of Java on a machine that is busy,
+# and then whatever the program waits for by itself.
+PATIENCE_S = 150
+# A program that only goes on complaining is stuck too, after this long.
+LIMIT_S = 900
+# How long a command of the program may take, on such a machine.
+COMMAND_S = 300
 
 
 class Failure(Exception):
@@ -42,11 +48,17 @@ def install():
     return classes
 
 
-def wait(what, is_so):
-    deadline = time.monotonic() + PATIENCE_S
+def wait(what, is_so, state):
+    """Until it is so, as long as the `state` of things goes on changing."""
+    last, deadline, end = None, 0, time.monotonic() + LIMIT_S
     while not is_so():
-        if time.monotonic() > deadline:
-            raise Failure(f"{what}: not within {PATIENCE_S} s")
+        now = state()
+        if now != last:
+            last, deadline = now, time.monotonic() + PATIENCE_S
+        elif time.monotonic() > deadline:
+            raise Failure(f"{what}: nothing has moved for {PATIENCE_S} s, at {now}")
+        if time.monotonic() > end:
+            raise Failure(f"{what}: not within {LIMIT_S} s, at {now}")
         time.sleep(0.3)
 
 
@@ -55,7 +67,7 @@ def odradek(broker, *arguments, lines=None):
     command = [broker.binary, *arguments, "--bootstrap", broker.address]
     text = None if lines is None else "".join(line + "\n" for line in lines).encode()
     return subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True,
-                          timeout=60).stdout.decode()
+                          timeout=COMMAND_S).stdout.decode()
 
 
 class Program:
@@ -71,6 +83,10 @@ class Program:
             with open(self.log, encoding="utf-8", errors="replace") as log:
                 raise Failure(f"ended with {self.process.returncode}: {log.read()[-3000:]}")
         return True
+
+    def says(self):
+        """How much it has said, which grows while it starts."""
+        return os.path.getsize(self.log)
 
     def stop(self):
         self.process.terminate()
@@ -106,7 +122,8 @@ def word_count(broker, folder, classes, with_kill):
         lines = text_lines(0, 2000)
         odradek(broker, "produce", "lines", lines=lines)
         complete = lambda: program.check() and is_complete(last_counts(broker), lines)
-        wait("the first half is counted", complete)
+        counted = lambda: (sum(last_counts(broker).values()), program.says())
+        wait("the first half is counted", complete, counted)
         exact = last_counts(broker) == collections.Counter(word for line in lines for word in line.split())
         if not exact:
             raise Failure("counted more than there was, undisturbed")
@@ -120,7 +137,7 @@ def word_count(broker, folder, classes, with_kill):
             more = text_lines(4000, 500)
             lines += more
             odradek(broker, "produce", "lines", lines=more)
-            wait("all is counted after the kill", complete)
+            wait("all is counted after the kill", complete, counted)
     finally:
         program.stop()
 
@@ -157,7 +174,8 @@ def file_pipeline(broker, folder, _classes, with_kill):
     append(source, lines)
     program = Program(folder, brokers.java("org.apache.kafka.connect.cli.ConnectStandalone", *paths))
     try:
-        wait("the file is copied", lambda: program.check() and copied(sink) == lines)
+        state = lambda: (len(copied(sink)), program.says())
+        wait("the file is copied", lambda: program.check() and copied(sink) == lines, state)
         if with_kill:
             append(source, [f"line {i}" for i in range(1000, 2000)])
             broker.kill()
@@ -166,7 +184,8 @@ def file_pipeline(broker, folder, _classes, with_kill):
             broker.start()
             append(source, [f"line {i}" for i in range(2500, 3000)])
             lines = [f"line {i}" for i in range(3000)]
-            wait("all is copied after the kill", lambda: program.check() and list(dict.fromkeys(copied(sink))) == lines)
+            complete = lambda: program.check() and list(dict.fromkeys(copied(sink))) == lines
+            wait("all is copied after the kill", complete, state)
     finally:
         program.stop()
 

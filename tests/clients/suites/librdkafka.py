@@ -26,6 +26,8 @@ PATIENCE = "3"
 # A test that takes longer, in seconds, has failed: the longest takes ten minutes on Kafka.
 LIMIT = 900
 
+SETTINGS = {"node.id": 0, "num.partitions": 4, "group.min.session.timeout.ms": 1000}
+
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
@@ -75,10 +77,11 @@ def fetch(folder):
         os.chmod(path, 0o755)
 
 
-def run_number(folder, address, number, scenario, environment, switches):
-    """One process a number: a test that fails takes the runner with it. The runner's output."""
+def run_number(folder, address, number, scenario, environment, switches, label):
+    """One process a number: a test that fails takes the runner with it. The runner's output, and the
+    file, called after the `label`, that holds it."""
     work = os.path.join(folder, "source", "tests")
-    configuration = os.path.join(folder, f"{number}.conf")
+    configuration = os.path.join(folder, f"{label}.conf")
     with open(configuration, "w", encoding="utf-8") as file:
         file.write(f"bootstrap.servers={address}\ntest.timeout.multiplier={PATIENCE}\n")
     environment = dict(
@@ -92,7 +95,7 @@ def run_number(folder, address, number, scenario, environment, switches):
         TEST_RF="1",
         BROKERS=address,
     )
-    log = os.path.join(folder, f"{number}.log")
+    log = os.path.join(folder, f"{label}.log")
     with open(log, "wb") as out:
         process = subprocess.Popen(
             ["./test-runner", "-p1", "-L", "-s", scenario, *switches],
@@ -119,8 +122,22 @@ def results_of(number, text):
     return results
 
 
-def main(name, document, scenario="default", settings=(), environment=(), switches=()):
-    """Runs the tests of a list; `switches` are the runner's own."""
+def in_two_lanes(run_one, items):
+    """The tests mostly wait, so two of them wait together."""
+
+    def lane(mine):
+        for item in mine:
+            run_one(item)
+
+    lanes = [threading.Thread(target=lane, args=(items[start::2],)) for start in (0, 1)]
+    for thread in lanes:
+        thread.start()
+    for thread in lanes:
+        thread.join()
+
+
+def runner(name, scenario="default", environment=(), switches=()):
+    """What runs the tests of a list; `switches` are the runner's own."""
     listed = suite.read_list(os.path.join(suite.HERE, f"{name}.tsv"))
 
     def run_tests(folder, address, tests):
@@ -128,34 +145,30 @@ def main(name, document, scenario="default", settings=(), environment=(), switch
         numbers = sorted({test[:4] for test in chosen})
         results = {}
 
-        def lane(mine):
-            for number in mine:
-                text, log = run_number(
-                    folder, address, number, scenario, dict(environment), switches
-                )
-                found = results_of(number, text)
-                for test in listed:
-                    if test.startswith(number):
-                        ended = ("fail", f"the runner ended without a result: see {log}")
-                        results[test] = found.get(test, ended)
+        def run_one(number):
+            label = f"{name}_{number}"
+            text, log = run_number(
+                folder, address, number, scenario, dict(environment), switches, label
+            )
+            found = results_of(number, text)
+            for test in listed:
+                if test.startswith(number):
+                    ended = ("fail", f"the runner ended without a result: see {log}")
+                    results[test] = found.get(test, ended)
 
-        lanes = [threading.Thread(target=lane, args=(numbers[start::2],)) for start in (0, 1)]
-        for thread in lanes:
-            thread.start()
-        for thread in lanes:
-            thread.join()
+        in_two_lanes(run_one, numbers)
         return results
 
+    return run_tests
+
+
+def main(name, document, settings=(), **options):
+    """A list as a command; the options are the runner's."""
     suite.run(
         name,
         fetch,
-        {
-            "node.id": 0,
-            "num.partitions": 4,
-            "group.min.session.timeout.ms": 1000,
-            **dict(settings),
-        },
-        run_tests,
+        {**SETTINGS, **dict(settings)},
+        runner(name, **options),
         source="librdkafka",
         document=document,
     )

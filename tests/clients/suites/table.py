@@ -17,6 +17,7 @@ END = "<!-- end of suites -->\n"
 
 SUITES = [
     ("librdkafka", "librdkafka 2.12.1 (C, C++)", "classic groups"),
+    ("librdkafka_admin", "librdkafka 2.12.1", "its test of administration by its functions"),
     ("librdkafka_idempotence", "librdkafka 2.12.1", "idempotence in every producer"),
     ("librdkafka_no_auto_creation", "librdkafka 2.12.1", "no creation of topics by use"),
     ("librdkafka_consumer_protocol", "librdkafka 2.12.1", "KIP-848"),

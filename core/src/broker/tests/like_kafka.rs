@@ -19,6 +19,7 @@ use crate::wire::messages::fetch::FetchRequest;
 use crate::wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
+use crate::wire::messages::metadata::{MetadataRequest, MetadataRequestTopic};
 use crate::wire::{ErrorCode, ResponseBody};
 
 const TOPIC: i8 = 2;
@@ -54,6 +55,47 @@ fn a_topic_that_is_to_be_deleted_twice_stays_and_has_one_answer() {
     assert_eq!(codes, [ErrorCode::INVALID_REQUEST; 2]);
     let after = host.metadata(client, "orders").topics[0].topic_id;
     assert_eq!(after, before, "it is still there, and not made anew");
+}
+
+#[test]
+fn a_topic_that_is_asked_for_the_first_time_is_there_the_second_time() {
+    let (mut host, client) = started();
+    let first = host.metadata(client, "new").topics.remove(0);
+    assert_eq!(first.error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert!(first.partitions.is_empty());
+    let second = host.metadata(client, "new").topics.remove(0);
+    assert_eq!(second.error_code, ErrorCode::NONE);
+    assert_eq!(second.partitions.len(), 1);
+}
+
+#[test]
+fn without_access_control_lists_a_client_may_do_whatever_there_is_to_do() {
+    let (mut host, client) = started();
+    let ask = |host: &mut Harness, is_asked| {
+        let request = DescribeClusterRequest {
+            include_cluster_authorized_operations: is_asked,
+            ..Default::default()
+        };
+        match host.ask(client, 1, &request) {
+            ResponseBody::DescribeCluster(response) => response.cluster_authorized_operations,
+            other => panic!("{other:?}"),
+        }
+    };
+    // The bits of Kafka 4.3's AclEntry.supportedOperations(CLUSTER).
+    assert_eq!(ask(&mut host, true), 8096);
+    assert_eq!(ask(&mut host, false), i32::MIN);
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some("orders".into()),
+            ..Default::default()
+        }]),
+        include_topic_authorized_operations: true,
+        ..Default::default()
+    };
+    let ResponseBody::Metadata(response) = host.ask(client, 12, &request) else {
+        panic!("another answer");
+    };
+    assert_eq!(response.topics[0].topic_authorized_operations, 3576);
 }
 
 #[test]
