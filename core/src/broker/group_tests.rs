@@ -41,7 +41,7 @@ use crate::wire::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use crate::wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
-use crate::wire::{ErrorCode, ResponseBody};
+use crate::wire::{ErrorCode, ResponseBody, Str};
 
 fn config() -> BrokerConfig {
     BrokerConfig {
@@ -185,6 +185,26 @@ fn joined(host: &mut Harness, client: ConnectionId) -> Option<JoinGroupResponse>
     }
 }
 
+fn sync_request(
+    member_id: &str,
+    generation_id: i32,
+    assignments: impl IntoIterator<Item = (Str, Bytes)>,
+) -> SyncGroupRequest {
+    let given = assignments.into_iter();
+    let assignments = given.map(|(member_id, assignment)| SyncGroupRequestAssignment {
+        member_id,
+        assignment,
+        ..Default::default()
+    });
+    SyncGroupRequest {
+        group_id: "readers".into(),
+        generation_id,
+        member_id: member_id.into(),
+        assignments: assignments.collect(),
+        ..Default::default()
+    }
+}
+
 fn sync(
     host: &mut Harness,
     client: ConnectionId,
@@ -192,21 +212,9 @@ fn sync(
     generation_id: i32,
     assignments: &[(&str, &str)],
 ) {
-    let assignments = assignments
-        .iter()
-        .map(|(id, what)| SyncGroupRequestAssignment {
-            member_id: (*id).into(),
-            assignment: Bytes::copy_from_slice(what.as_bytes()),
-            ..Default::default()
-        });
-    let request = SyncGroupRequest {
-        group_id: "readers".into(),
-        generation_id,
-        member_id: member_id.into(),
-        assignments: assignments.collect(),
-        ..Default::default()
-    };
-    host.send(client, 3, &request);
+    let given = assignments.iter();
+    let given = given.map(|(id, what)| ((*id).into(), Bytes::copy_from_slice(what.as_bytes())));
+    host.send(client, 3, &sync_request(member_id, generation_id, given));
 }
 
 fn synced(host: &mut Harness, client: ConnectionId) -> Option<Result<String, ErrorCode>> {

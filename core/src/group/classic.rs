@@ -386,6 +386,16 @@ impl ClassicGroup {
         }
     }
 
+    /// A member takes its place, and its name if it has one.
+    fn seat(&mut self, member_id: Str, member: Member) {
+        self.count_in(&member);
+        if let Some(instance_id) = &member.instance_id {
+            self.static_members
+                .insert(instance_id.clone(), member_id.clone());
+        }
+        self.members.insert(member_id, member);
+    }
+
     fn count_in(&mut self, member: &Member) {
         self.bytes += member.bytes();
         for (place, (name, _)) in member.protocols.iter().enumerate() {

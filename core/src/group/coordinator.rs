@@ -44,6 +44,9 @@ const MAX_MESSAGE_BYTES: u64 = 8 << 20;
 /// nothing is committed to new partitions.
 const MAX_TOTAL_BYTES: usize = 512 << 20;
 
+/// The first version of OffsetCommit that has a code for a group that is not there (KIP-848).
+const GROUP_NOT_FOUND: i16 = 9;
+
 /// All groups of this broker.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCoordinator {
@@ -507,7 +510,11 @@ pub(crate) fn commit(
 ) -> Result<i32, ErrorCode> {
     let index = shard_of(state, id)?;
     if state.groups.group(index, id).is_none() && member.generation_id >= 0 {
-        return Err(ErrorCode::ILLEGAL_GENERATION);
+        return Err(if version >= GROUP_NOT_FOUND {
+            ErrorCode::GROUP_ID_NOT_FOUND
+        } else {
+            ErrorCode::ILLEGAL_GENERATION
+        });
     }
     if !has_room(state) {
         let known = |(topic, partition, _): &(Str, i32, CommittedOffset)| {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::context::Context;
 use crate::effect::FileOp;
 use crate::ids::FilePath;
+use crate::input::DiskError;
 use crate::report::Level;
 use crate::time::{Mono, Now};
 
@@ -98,16 +99,15 @@ impl Log {
         if self.closing.is_some() {
             return self.close_failed(cx, &failure.error);
         }
+        let what = "the epoch checkpoint waits to be written";
+        self.derived_waits(cx, what, &failure.error);
+    }
+
+    /// What can be made again from the log could not be written: that is said, and tried again.
+    pub(super) fn derived_waits(&mut self, cx: &mut Context<'_>, what: &str, error: &DiskError) {
         if self.told_of_derived.tells(cx.now.mono) {
-            cx.report(
-                Level::Warn,
-                "log",
-                alloc::format!(
-                    "dir={} the epoch checkpoint waits to be written: {}",
-                    self.dir,
-                    failure.error
-                ),
-            );
+            let words = alloc::format!("dir={} {what}: {error}", self.dir);
+            cx.report(Level::Warn, "log", words);
         }
         self.retry_at = Some(cx.now.mono.plus_ms(1_000));
     }

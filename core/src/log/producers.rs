@@ -11,7 +11,6 @@ use crate::context::Context;
 use crate::effect::FileOp;
 use crate::ids::{Offset, ProducerId};
 use crate::record::batch::{BatchHeader, CheckedBatch};
-use crate::report::Level;
 use crate::time::Mono;
 
 use super::file_names::SegmentFile;
@@ -187,18 +186,8 @@ impl Log {
                 self.drop_below_log_start(cx);
             }
             Err(failure) => {
-                if self.told_of_derived.tells(cx.now.mono) {
-                    cx.report(
-                        Level::Warn,
-                        "log",
-                        alloc::format!(
-                            "dir={} no producer snapshot was written; deleted segments stay: {}",
-                            self.dir,
-                            failure.error
-                        ),
-                    );
-                }
-                self.retry_at = Some(cx.now.mono.plus_ms(1_000));
+                let what = "no producer snapshot was written; deleted segments stay";
+                self.derived_waits(cx, what, &failure.error);
                 self.want_snapshot();
             }
         }

@@ -13,7 +13,6 @@ use crate::bugs::Bug;
 use crate::context::Context;
 use crate::effect::{Effect, FileOp};
 use crate::ids::{FilePath, Offset, Position};
-use crate::report::Level;
 
 use super::file_names::SegmentFile;
 use super::segment::{Mark, NewFiles, Phase, Segment};
@@ -333,20 +332,7 @@ impl Log {
                 self.roll_failed(cx, failure.error);
             }
             _ if self.closing.is_some() => self.close_failed(cx, &failure.error),
-            _ => {
-                if self.told_of_derived.tells(cx.now.mono) {
-                    cx.report(
-                        Level::Warn,
-                        "log",
-                        alloc::format!(
-                            "dir={} index entries wait to be written: {}",
-                            self.dir,
-                            failure.error
-                        ),
-                    );
-                }
-                self.retry_at = Some(cx.now.mono.plus_ms(1_000));
-            }
+            _ => self.derived_waits(cx, "index entries wait to be written", &failure.error),
         }
     }
 

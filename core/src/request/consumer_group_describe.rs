@@ -27,9 +27,14 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: ConsumerGroupDes
     let mut asked = request.group_ids;
     asked.retain(|group| seen.insert(group.clone()));
     let mut marks: Vec<(i32, Offset)> = Vec::new();
-    let groups = asked
-        .iter()
-        .map(|group_id| match coordinator::shard_of(state, group_id) {
+    let groups = asked.iter().map(|group_id| {
+        if group_id.is_empty() {
+            return DescribedGroup {
+                error_code: ErrorCode::INVALID_GROUP_ID,
+                ..Default::default()
+            };
+        }
+        match coordinator::shard_of(state, group_id) {
             Ok(index) => {
                 marks.push((index, state.groups.mark_of(index, group_id)));
                 let mut group = describe(state, index, group_id);
@@ -39,7 +44,8 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: ConsumerGroupDes
                 group
             }
             Err(error) => refused(group_id, error, error.message()),
-        });
+        }
+    });
     let response = ConsumerGroupDescribeResponse {
         groups: groups.collect(),
         ..Default::default()

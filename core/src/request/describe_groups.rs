@@ -65,9 +65,6 @@ fn describe(
     version: i16,
     group_id: &Str,
 ) -> Result<(DescribedGroup, (i32, Offset)), ErrorCode> {
-    if group_id.is_empty() {
-        return Err(ErrorCode::INVALID_GROUP_ID);
-    }
     let index = coordinator::shard_of(state, group_id)?;
     let mark = (index, state.groups.mark_of(index, group_id));
     let described = match state.groups.group(index, group_id).map(|group| &group.kind) {

@@ -13,6 +13,10 @@ use crate::wire::messages::join_group::{
 };
 use crate::wire::{ErrorCode, Str};
 
+/// The first version that has a timeout of its own for rebalances (KIP-62). A negative one is over at
+/// once, as in Kafka.
+const REBALANCE_TIMEOUT: i16 = 1;
+
 pub(super) fn handle(
     state: &mut State,
     cx: &mut Context<'_>,
@@ -152,8 +156,11 @@ fn join_of(
         client_id,
         client_host: state.client_host(id),
         session_timeout_ms,
-        rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms)
-            .unwrap_or(session_timeout_ms),
+        rebalance_timeout_ms: if version < REBALANCE_TIMEOUT {
+            session_timeout_ms
+        } else {
+            u64::try_from(request.rebalance_timeout_ms).unwrap_or(0)
+        },
         protocol_type: request.protocol_type.detach(),
         protocols,
         new_member_id,

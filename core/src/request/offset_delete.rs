@@ -72,7 +72,10 @@ pub(super) fn handle(
 }
 
 /// The group's shard, and the topics whose offsets it still needs.
-fn may_delete(state: &State, group_id: &str) -> Result<(i32, BTreeSet<Str>), ErrorCode> {
+fn may_delete(state: &State, group_id: &Str) -> Result<(i32, BTreeSet<Str>), ErrorCode> {
+    if group_id.is_empty() {
+        return Err(ErrorCode::INVALID_GROUP_ID);
+    }
     let index = coordinator::shard_of(state, group_id)?;
     let group = state.groups.group(index, group_id);
     let group = group.ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;

@@ -10,6 +10,9 @@ use crate::group::{GroupKind, MemberRef, Sync, SyncReply};
 use crate::wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use crate::wire::{ErrorCode, Str};
 
+/// The first version that must say which protocol the member takes the group to have (KIP-559).
+const SAYS_PROTOCOL: i16 = 5;
+
 pub(super) fn handle(
     state: &mut State,
     cx: &mut Context<'_>,
@@ -18,7 +21,7 @@ pub(super) fn handle(
     request: SyncGroupRequest,
 ) {
     let group_id = request.group_id.clone();
-    let index = match place(state, &request) {
+    let index = match place(state, version, &request) {
         Ok(index) => index,
         Err(error) => return state.answer(id, response(SyncReply::refusal(error))),
     };
@@ -55,7 +58,11 @@ pub(super) fn handle(
     );
 }
 
-fn place(state: &State, request: &SyncGroupRequest) -> Result<i32, ErrorCode> {
+fn place(state: &State, version: i16, request: &SyncGroupRequest) -> Result<i32, ErrorCode> {
+    let says_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
+    if version >= SAYS_PROTOCOL && !says_protocol {
+        return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
+    }
     if request.group_id.is_empty() {
         return Err(ErrorCode::INVALID_GROUP_ID);
     }
@@ -66,7 +73,7 @@ fn place(state: &State, request: &SyncGroupRequest) -> Result<i32, ErrorCode> {
     }
 }
 
-fn is_consumer(state: &State, index: i32, group_id: &str) -> bool {
+fn is_consumer(state: &State, index: i32, group_id: &Str) -> bool {
     let group = state.groups.group(index, group_id);
     group.is_some_and(|group| matches!(group.kind, GroupKind::Consumer(_)))
 }

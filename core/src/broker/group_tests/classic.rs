@@ -232,3 +232,51 @@ fn a_hundred_members_rebalance() {
     }
     assert_eq!(describe(&mut host, admin).members.len(), 100);
 }
+
+#[test]
+fn a_member_that_does_not_say_its_protocol_is_refused_where_it_must() {
+    let (mut host, client) = started();
+    let id = stable(&mut host, client);
+    let silent = sync_request(&id, 1, []);
+    host.send(client, 4, &silent);
+    assert_eq!(synced(&mut host, client), Some(Ok("all".to_string())));
+    host.send(client, 5, &silent);
+    let refused = Some(Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL));
+    assert_eq!(synced(&mut host, client), refused);
+    let half = SyncGroupRequest {
+        protocol_type: Some("consumer".into()),
+        ..silent.clone()
+    };
+    host.send(client, 5, &half);
+    assert_eq!(synced(&mut host, client), refused);
+    let whole = SyncGroupRequest {
+        protocol_name: Some("range".into()),
+        ..half
+    };
+    host.send(client, 5, &whole);
+    assert_eq!(synced(&mut host, client), Some(Ok("all".to_string())));
+}
+
+/// One member joins that allows no time for a rebalance. Whether it can still sync a moment later.
+fn hurries(version: i16) -> Result<String, ErrorCode> {
+    let (mut host, client) = started();
+    let request = JoinGroupRequest {
+        rebalance_timeout_ms: -1,
+        ..join_request("")
+    };
+    host.send(client, version, &request);
+    host.advance(1);
+    let reply = joined(&mut host, client).unwrap();
+    assert_eq!(reply.error_code, ErrorCode::NONE);
+    host.advance(1);
+    let id = reply.member_id.to_string();
+    sync(&mut host, client, &id, 1, &[(&id, "all")]);
+    synced(&mut host, client).unwrap()
+}
+
+#[test]
+fn a_negative_rebalance_timeout_is_over_at_once() {
+    assert_eq!(hurries(3), Err(ErrorCode::UNKNOWN_MEMBER_ID));
+    // The version that has none takes the session's.
+    assert_eq!(hurries(0), Ok("all".to_string()));
+}

@@ -61,7 +61,7 @@ fn sync_as(
     generation_id: i32,
     assignments: &[(&str, &[i32])],
 ) -> Result<Vec<i32>, ErrorCode> {
-    let assignments = assignments.iter().map(|(id, partitions)| {
+    let given = assignments.iter().map(|(id, partitions)| {
         let assigned = TopicPartition {
             topic: TOPIC.into(),
             partitions: partitions.to_vec(),
@@ -71,19 +71,9 @@ fn sync_as(
             assigned_partitions: vec![assigned],
             ..Default::default()
         };
-        SyncGroupRequestAssignment {
-            member_id: (*id).into(),
-            assignment: assignment.to_versioned(1),
-            ..Default::default()
-        }
+        ((*id).into(), assignment.to_versioned(1))
     });
-    let request = SyncGroupRequest {
-        group_id: "readers".into(),
-        generation_id,
-        member_id: member_id.into(),
-        assignments: assignments.collect(),
-        ..Default::default()
-    };
+    let request = sync_request(member_id, generation_id, given);
     let ResponseBody::SyncGroup(response) = host.ask(client, 3, &request) else {
         panic!("an answer of another kind");
     };

@@ -275,3 +275,54 @@ fn a_topic_made_anew_begins_without_offsets() {
     host.create_topic(client, "orders");
     assert_eq!(offset(&mut host, client), Ok(-1));
 }
+
+#[test]
+fn a_member_of_a_group_that_is_not_there_commits_nothing() {
+    let (mut host, client) = started();
+    for (version, error) in [
+        (8, ErrorCode::ILLEGAL_GENERATION),
+        (9, ErrorCode::GROUP_ID_NOT_FOUND),
+    ] {
+        assert_eq!(commit_at(&mut host, client, version, 1), error);
+    }
+    assert_eq!(list(&mut host, client, &[]), Vec::<String>::new());
+}
+
+#[test]
+fn a_group_without_a_name_has_offsets_and_nothing_else() {
+    let (mut host, client) = started();
+    let mut request = commit_request("", -1, 5);
+    request.group_id = "".into();
+    host.send(client, 8, &request);
+    assert_eq!(committed(&mut host, client), Some(ErrorCode::NONE));
+    let request = DescribeGroupsRequest {
+        groups: vec!["".into()],
+        ..Default::default()
+    };
+    match host.ask(client, 6, &request) {
+        ResponseBody::DescribeGroups(response) => {
+            let group = &response.groups[0];
+            let told = (group.error_code, &*group.group_state);
+            assert_eq!(told, (ErrorCode::NONE, "Empty"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let request = ConsumerGroupDescribeRequest {
+        group_ids: vec!["".into()],
+        ..Default::default()
+    };
+    match host.ask(client, 0, &request) {
+        ResponseBody::ConsumerGroupDescribe(response) => {
+            let group = &response.groups[0];
+            let told = (group.error_code, &group.error_message);
+            assert_eq!(told, (ErrorCode::INVALID_GROUP_ID, &None));
+        }
+        other => panic!("{other:?}"),
+    }
+    match host.ask(client, 0, &OffsetDeleteRequest::default()) {
+        ResponseBody::OffsetDelete(response) => {
+            assert_eq!(response.error_code, ErrorCode::INVALID_GROUP_ID);
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -120,10 +120,6 @@ impl ClassicGroup {
         if let Some(initial) = &mut self.initial_delay {
             initial.new_member = true;
         }
-        if let Some(instance_id) = &join.instance_id {
-            self.static_members
-                .insert(instance_id.clone(), member_id.clone());
-        }
         let member = Member {
             instance_id: join.instance_id,
             client_id: join.client_id,
@@ -136,10 +132,9 @@ impl ClassicGroup {
             join: Joining::Waits(join.request),
             sync: None,
         };
-        self.count_in(&member);
         self.joined += 1;
         self.leader.get_or_insert_with(|| member_id.clone());
-        self.members.insert(member_id.clone(), member);
+        self.seat(member_id.clone(), member);
         let deadline = now.mono.plus_ms(NEW_MEMBER_JOIN_TIMEOUT_MS);
         self.sessions.set(&member_id, deadline);
         self.rebalance_or_complete(now, config, "a member joined", out);

@@ -40,13 +40,7 @@ impl ClassicGroup {
                 join: Joining::No,
                 sync: None,
             };
-            group.count_in(&member);
-            if let Some(instance_id) = &member.instance_id {
-                group
-                    .static_members
-                    .insert(instance_id.clone(), stored.member_id.clone());
-            }
-            group.members.insert(stored.member_id, member);
+            group.seat(stored.member_id, member);
         }
         if group.members.is_empty() {
             group.protocol_name = None;
@@ -85,13 +79,7 @@ impl ClassicGroup {
                 join: Joining::No,
                 sync: None,
             };
-            group.count_in(&member);
-            if let Some(instance_id) = &member.instance_id {
-                group
-                    .static_members
-                    .insert(instance_id.clone(), member_id.clone());
-            }
-            group.members.insert(member_id, member);
+            group.seat(member_id, member);
         }
         group.protocol_name = group.select_protocol();
         group
