@@ -92,7 +92,9 @@ impl GroupMember {
     }
 
     fn schedule(&mut self, cx: &mut ClientContext<'_>) {
-        let punctual_ns = self.session_timeout_ms as u64 * MILLISECOND / 4;
+        // Told to join again, it has its rebalance timeout to do so.
+        let patience_ms = self.session_timeout_ms.min(self.rebalance_timeout_ms);
+        let punctual_ns = patience_ms as u64 * MILLISECOND / 4;
         self.pace.schedule(cx, self.mix.pause_ns, punctual_ns);
     }
 

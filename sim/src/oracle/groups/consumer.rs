@@ -10,7 +10,7 @@ use odradek_core::wire::messages::consumer_group_describe::{
     Assignment, ConsumerGroupDescribeResponse, DescribedGroup,
 };
 use odradek_core::wire::messages::consumer_group_heartbeat::{
-    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions,
 };
 
 use super::super::connections::Exchange;
@@ -198,6 +198,13 @@ impl Member {
     }
 }
 
+fn owned_of(topics: &[TopicPartitions]) -> Owned {
+    let topics = topics.iter();
+    topics
+        .flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)))
+        .collect()
+}
+
 /// Whether an expression of the workload matches a whole name: said once more, apart from the
 /// broker's engine.
 fn matches(expression: &str, topic: &str) -> bool {
@@ -317,17 +324,14 @@ impl Oracle {
                 known.holders.insert(instance, (id.clone(), now));
             }
         }
-        // An answer to an earlier connection of its says nothing about it as it is now.
+        // An answer to an earlier heartbeat, on another connection, does not say what it has now.
         if exchange.arrived >= member.came {
             // Only now is it sure that the broker has heard of it in time.
             if std::mem::take(&mut member.gave_up) {
                 member.revokes_since = None;
             }
             if let Some(assignment) = &told.assignment {
-                let topics = assignment.topic_partitions.iter();
-                let given: Owned = topics
-                    .flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)))
-                    .collect();
+                let given = owned_of(&assignment.topic_partitions);
                 // What it is told of now may have been decided when it could not hear it.
                 let since = member.unheard_since.unwrap_or(start);
                 let was_whole = std::mem::replace(&mut member.is_whole, true);
@@ -344,7 +348,11 @@ impl Oracle {
             let given = member.told.clone();
             wrong.extend(self.why_not_given(&group, &id, &given, start));
         } else {
-            // It may be about what to give up.
+            // It may be about what to give up, and whoever reads it may do so.
+            if let Some(assignment) = &told.assignment {
+                let keeps = owned_of(&assignment.topic_partitions);
+                member.told.retain(|partition| keeps.contains(partition));
+            }
             member.unheard_since.get_or_insert(start);
         }
         if epoch == 0 {
