@@ -161,8 +161,8 @@ mod tests {
                 ..Default::default()
             };
             let header = RequestHeader {
-                api: ApiKey::ConsumerGroupHeartbeat,
-                version: 1,
+                api_key: ApiKey::ConsumerGroupHeartbeat.key(),
+                api_version: 1,
                 correlation_id: 1,
                 client_id: None,
             };
