@@ -8,7 +8,6 @@
 )]
 
 mod harness;
-#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "support/serve.rs"]
 mod serve;
 mod support;
@@ -245,6 +244,30 @@ fn a_start_is_measured_with_what_it_finds() {
 }
 
 #[test]
+fn groups_are_measured_in_both_protocols() {
+    let few = ["--groups", "3", "--members", "2", "--large", "4"];
+    let short = ["--interval", "0.1", "--seconds", "0.2", "--rounds", "2"];
+    let output = ["--output", "json"];
+    let ran = run(&[&["bench", "groups"][..], &few, &short, &output].concat()).ok();
+    let rows = ran.json();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for (row, protocol) in rows.iter().zip(["classic", "consumer"]) {
+        assert_eq!(row["parameters"]["protocol"], protocol);
+        let metrics = [
+            "heartbeats_per_s",
+            "heartbeat_cores",
+            "rebalance_ms",
+            "rebalance_cpu_ms",
+        ];
+        assert_found(row, &metrics[..1]);
+        for metric in &metrics[1..] {
+            let rounds = row["rounds"][metric].as_array().unwrap();
+            assert_eq!(rounds.len(), 2, "{metric} in {row}");
+        }
+    }
+}
+
+#[test]
 fn help_has_examples_and_a_missing_broker_is_a_plain_failure() {
     for command in [
         &["bench"][..],
@@ -255,6 +278,7 @@ fn help_has_examples_and_a_missing_broker_is_a_plain_failure() {
         &["bench", "connections"],
         &["bench", "start"],
         &["bench", "mixed"],
+        &["bench", "groups"],
         &["bench", "limits"],
         &["bench", "compare"],
         &["bench", "plot"],

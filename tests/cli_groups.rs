@@ -6,7 +6,6 @@
 )]
 
 mod harness;
-#[allow(dead_code, reason = "this test program uses a part of it")]
 #[path = "support/serve.rs"]
 mod serve;
 mod support;
@@ -172,6 +171,34 @@ fn a_member_goes_on_where_the_one_before_it_ended() {
         assert_eq!(after["type"], protocol);
         assert_eq!(broker.run(&["group", "list"]).ok().stdout, "readers\n");
     }
+}
+
+#[test]
+fn a_member_reads_the_topics_that_an_expression_matches() {
+    let (_dir, broker) = broker();
+    filled(&broker);
+    broker.run(&["topic", "create", "payments"]).ok();
+    broker
+        .run_with(&["produce", "payments"], b"not this one\n")
+        .ok();
+    for (group, protocol) in [("first", "classic"), ("second", "consumer")] {
+        let command = ["consume", "--topic-regex", "ord.*s", "--group", group];
+        let more = [
+            "--from",
+            "beginning",
+            "--protocol",
+            protocol,
+            "--count",
+            "10",
+        ];
+        let ran = broker.run(&[&command[..], &more].concat()).ok();
+        let mut lines: Vec<&str> = ran.stdout.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines.len(), 10, "{protocol}");
+        assert_eq!((lines[0], lines[9]), ("0-0", "1-4"), "{protocol}");
+    }
+    let command = ["consume", "--topic-regex", "(", "--group", "third"];
+    broker.run(&command).failed(1);
 }
 
 #[test]

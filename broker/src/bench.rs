@@ -15,6 +15,7 @@ mod fetch;
 mod figures;
 mod flow;
 mod frames;
+mod groups;
 mod kafka;
 mod latency;
 mod limits;
@@ -122,6 +123,7 @@ Examples:
 
 Exit codes: 0 measured, 1 failed or records were lost, 2 wrong usage.")]
     Mixed(LoadArgs<mixed::MixedLoad>),
+    Groups(groups::Args),
     Limits(limits::Args),
     Compare(compare::Args),
     Plot(plot::Args),
@@ -139,6 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Connections(args) => args.run().map(drop),
         Command::Start(args) => start::run(args),
         Command::Mixed(args) => mixed::run(args),
+        Command::Groups(args) => groups::run(args),
         Command::Limits(args) => limits::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Plot(args) => plot::run(args),

@@ -41,6 +41,7 @@ Examples:
   odradek consume orders --from beginning --format '%p:%o %k=%s\\n'
   odradek consume orders payments --group readers --from beginning
   odradek consume orders --group readers --protocol consumer --instance-id reader-1
+  odradek consume --group readers --topic-regex 'orders-.*'
 
 Templates (--format with a %): %t topic, %p partition, %o offset, %T timestamp in milliseconds,
 %k key, %s value, %h headers, %K and %S lengths of key and value (-1 if null), %% a percent sign;
@@ -51,7 +52,7 @@ JSON: an object a line. Bytes that are not UTF-8 are base64 under key_base64 or 
 Exit codes: 0 done, or the reader of the output is gone; 1 failed; 2 wrong usage.")]
 pub(crate) struct Args {
     /// The topics.
-    #[arg(value_name = "TOPIC", required = true)]
+    #[arg(value_name = "TOPIC", required_unless_present = "topic_regex")]
     topics: Vec<String>,
     /// Where to begin: beginning, end, an offset, -N (N before the end), or @TIME: milliseconds, a
     /// date with or without time (UTC unless it says otherwise), or an age such as @-90m (s, m, h,

@@ -206,6 +206,12 @@ impl Consumer {
         self.handle.shared.tell(Command::Subscribe(topics.to_vec()));
     }
 
+    /// The same for all topics whose whole name this regular expression matches, now or later.
+    pub fn subscribe_pattern(&self, expression: &str) {
+        let command = Command::SubscribePattern(expression.to_owned());
+        self.handle.shared.tell(command);
+    }
+
     /// Commits what was polled, leaves the group and reads nothing any more.
     pub fn unsubscribe(&self) {
         self.handle.shared.tell(Command::Unsubscribe);

@@ -1,4 +1,5 @@
 //! A broker, and the program's other commands run against it.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::net::SocketAddr;
 use std::path::Path;

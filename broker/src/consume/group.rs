@@ -26,6 +26,15 @@ pub(super) struct GroupArgs {
     /// Read as a member of this group: its members share the partitions.
     #[arg(long, short, value_name = "GROUP")]
     group: Option<String>,
+    /// Read all topics whose whole name this regular expression matches, those too that are made
+    /// later, instead of named ones.
+    #[arg(
+        long,
+        value_name = "REGEX",
+        requires = "group",
+        conflicts_with = "topics"
+    )]
+    topic_regex: Option<String>,
     /// How the group divides partitions: one of its members does, or the broker (KIP-848). All
     /// members must say the same.
     #[arg(long, value_enum, default_value_t, requires = "group")]
@@ -58,6 +67,11 @@ enum AssignorArg {
 const POLL_RECORDS: usize = 500;
 
 impl GroupArgs {
+    /// The expression that chooses the topics.
+    pub(super) const fn topic_regex(&self) -> Option<&String> {
+        self.topic_regex.as_ref()
+    }
+
     pub(super) const fn is_given(&self) -> bool {
         self.group.is_some()
     }
@@ -128,7 +142,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut printer = Printer::new(args, session.timeout());
     let result = session.block_on(async {
         let mut stop = Stop::listen()?;
-        consumer.subscribe(&topics);
+        match args.group.topic_regex() {
+            Some(expression) => consumer.subscribe_pattern(expression),
+            None => consumer.subscribe(&topics),
+        }
         printer.run_in_group(&mut consumer, &mut stop).await
     });
     printer.progress.clear();

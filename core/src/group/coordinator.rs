@@ -84,7 +84,7 @@ struct Held {
 
 impl GroupCoordinator {
     /// A group of a shard.
-    pub(crate) fn group(&self, index: i32, id: &str) -> Option<&Group> {
+    pub(crate) fn group(&self, index: i32, id: &Str) -> Option<&Group> {
         self.shards.get(&index)?.groups.get(id)
     }
 
@@ -103,7 +103,7 @@ impl GroupCoordinator {
     }
 
     /// Until where a shard's log must be durable for what is said of a group to hold.
-    pub(crate) fn mark_of(&self, index: i32, group: &str) -> Offset {
+    pub(crate) fn mark_of(&self, index: i32, group: &Str) -> Offset {
         let shard = self.shards.get(&index);
         shard.map_or(Offset(0), |shard| shard.mark_of(group))
     }
@@ -442,7 +442,10 @@ fn apply(state: &mut State, cx: &mut Context<'_>, index: i32, id: &Str, out: Out
     for (request, reply) in out.answers {
         send(state, request, reply);
     }
-    let mark = state.groups.mark_of(index, id);
+    let mark = match out.durable[..] {
+        [] => Offset(0),
+        _ => state.groups.mark_of(index, id),
+    };
     for (request, reply) in out.durable {
         match stored {
             Ok(()) => {

@@ -34,7 +34,9 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    pub(crate) fn insert(&mut self, topic: &Str, partition: i32, offset: CommittedOffset) {
+    /// Keeps nothing of the bytes that the topic's name and the metadata are slices of.
+    pub(crate) fn insert(&mut self, topic: &Str, partition: i32, mut offset: CommittedOffset) {
+        offset.metadata = offset.metadata.detach();
         if !self.topics.contains_key(topic) {
             self.topics.insert(topic.detach(), BTreeMap::new());
         }

@@ -1,6 +1,6 @@
 //! Records of `__consumer_offsets`: out of groups, into batches, and back.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use super::offsets::CommittedOffset;
 use crate::record::batch::{CheckedBatch, Compression};
 use crate::record::builder::{BatchBuilder, BatchFields};
 use crate::record::check::{Limits, check_own_batch};
-use crate::record::records::BatchRecords;
+use crate::record::records::{BatchRecords, Record};
 use crate::time::Wall;
 use crate::wire::Str;
 use crate::wire::coordinator_records::group_metadata::MemberMetadata;
@@ -22,6 +22,9 @@ use crate::wire::coordinator_records::{
 /// Batches end before this size, unless one record is larger. What a group says at once is in one
 /// batch as far as that goes, so that a crash keeps all of it or nothing.
 const BATCH_BYTES: usize = 6 << 20;
+
+/// The type of a commit's record, as its key begins.
+const OFFSET_COMMIT: i16 = 1;
 
 /// How far a group has read a partition; `None` for no more.
 pub(crate) fn offset_record(
@@ -100,31 +103,24 @@ fn finish(builder: BatchBuilder) -> CheckedBatch {
         .expect("a batch that the builder made passes the checks")
 }
 
-/// The records of a batch, in order; those of kinds of groups that are not known here are left out.
-/// What is returned holds nothing of the batch.
-pub(crate) fn records_of(batch: &Bytes) -> Result<Vec<(Bytes, CoordinatorRecord)>, String> {
-    let limits = Limits::default();
-    let opened = BatchRecords::open(batch, limits.max_decompressed_bytes)
-        .map_err(|error| error.to_string())?;
-    let base = opened.header().base_offset;
-    if opened.header().is_control() {
-        return Ok(Vec::new());
-    }
-    let mut records = Vec::new();
-    for (delta, record) in (0..).zip(opened.iter()) {
-        let record = record.map_err(|error| error.to_string())?;
-        let key = Bytes::copy_from_slice(record.key.unwrap_or_default());
-        let value = record.value.map(Bytes::copy_from_slice);
-        match CoordinatorRecord::read(key.clone(), value) {
-            Ok(record) => records.push((key, record)),
-            Err(CoordinatorRecordError::UnknownType(_)) => {}
-            Err(error) => {
-                return Err(alloc::format!(
-                    "record at offset {}: {error}",
-                    base.plus(delta)
-                ));
-            }
+/// What a record of a batch says; nothing if it is of a kind of group that is not known here. A
+/// commit holds slices of the batch: there are many, and of each only what is kept is copied.
+pub(crate) fn record_of(
+    batch: &BatchRecords,
+    record: Record<'_>,
+) -> Result<Option<CoordinatorRecord>, String> {
+    let key = record.key.unwrap_or_default();
+    let is_commit = key.starts_with(&OFFSET_COMMIT.to_be_bytes());
+    let bytes = |slice: &[u8]| match is_commit {
+        true => batch.payload().slice_ref(slice),
+        false => Bytes::copy_from_slice(slice),
+    };
+    match CoordinatorRecord::read(bytes(key), record.value.map(bytes)) {
+        Ok(record) => Ok(Some(record)),
+        Err(CoordinatorRecordError::UnknownType(_)) => Ok(None),
+        Err(error) => {
+            let offset = record.offset;
+            Err(alloc::format!("record at offset {offset}: {error}"))
         }
     }
-    Ok(records)
 }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::classic::{ClassicGroup, ClassicState, Outcome};
 use super::config::GroupConfig;
 use super::consumer::{self, ConsumerGroup};
-use super::offsets::{CommittedOffset, Offsets};
+use super::offsets::Offsets;
 use crate::connection::RequestId;
 use crate::ids::{Offset, OperationId};
 use crate::partition::PartitionKey;
@@ -89,7 +89,7 @@ impl Shard {
 
     /// Until where the log must be durable for what is said of a group to hold: for a group that is
     /// not there, all of it, since its end may be what is on its way.
-    pub(crate) fn mark_of(&self, group: &str) -> Offset {
+    pub(crate) fn mark_of(&self, group: &Str) -> Offset {
         self.groups.get(group).map_or(self.end, |group| group.mark)
     }
 
@@ -103,6 +103,34 @@ impl Shard {
         known.is_some_and(|known| value.offset < known.offset)
     }
 
+    /// Applies records that were read from the log, which ends at `end` with them.
+    pub(super) fn replay_all(&mut self, now: Now, records: Vec<CoordinatorRecord>, end: Offset) {
+        let mut records = records.into_iter().peekable();
+        while let Some(record) = records.next() {
+            let CoordinatorRecord::OffsetCommit(key, Some(value)) = record else {
+                self.replay(now, record, end, false);
+                continue;
+            };
+            // A group commits many partitions at once: it is looked up once.
+            let group = self.group_or_new(now, &key.group);
+            group.mark = end;
+            group
+                .offsets
+                .insert(&key.topic, key.partition, value.into());
+            let goes_on = |record: &CoordinatorRecord| match record {
+                CoordinatorRecord::OffsetCommit(next, Some(_)) => next.group == key.group,
+                _ => false,
+            };
+            while let Some(CoordinatorRecord::OffsetCommit(key, Some(value))) =
+                records.next_if(goes_on)
+            {
+                group
+                    .offsets
+                    .insert(&key.topic, key.partition, value.into());
+            }
+        }
+    }
+
     /// Applies a record. `live` is whether it was appended just now: then what it says of members is
     /// where it comes from, and only offsets and ends take effect.
     pub(super) fn replay(&mut self, now: Now, record: CoordinatorRecord, end: Offset, live: bool) {
@@ -110,11 +138,9 @@ impl Shard {
             CoordinatorRecord::OffsetCommit(key, Some(value)) => {
                 let group = self.group_or_new(now, &key.group);
                 group.mark = end;
-                let mut offset = CommittedOffset::from(value);
-                if live {
-                    offset.metadata = offset.metadata.detach();
-                }
-                group.offsets.insert(&key.topic, key.partition, offset);
+                group
+                    .offsets
+                    .insert(&key.topic, key.partition, value.into());
             }
             CoordinatorRecord::OffsetCommit(key, None) => {
                 if let Some(group) = self.groups.get_mut(&key.group) {

@@ -1,5 +1,6 @@
 //! Consumer groups of librdkafka's consumers, in both protocols: eager and cooperative, static members,
-//! twenty that join at once, subscriptions by pattern; with the program's own consumer among them. And
+//! twenty that join at once, subscriptions by pattern, a group that rolls from one protocol to the other;
+//! with the program's own consumer among them. And
 //! librdkafka's idempotent producer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -304,6 +305,46 @@ fn by_pattern(name: &str, protocol: Protocol) {
 fn a_pattern_finds_topics_that_come_later() {
     by_pattern("pattern-classic", EAGER);
     by_pattern("pattern-consumer", CONSUMER);
+}
+
+/// Members are exchanged one by one for those of the other protocol, and then back again: everything is
+/// read once, whoever reads it.
+fn rolls_and_rolls_back(name: &str, classic: Protocol) {
+    let scene = Scene::new(name);
+    scene.create_topic("orders", 6);
+    let mut members = Members::default();
+    for _ in 0..2 {
+        members.list.push(scene.member(classic, None, "orders"));
+    }
+    let mut sent = 0;
+    let mut read_more = |members: &mut Members| {
+        members.until_shared(6);
+        scene.produce("orders", sent..sent + 60, 6);
+        sent += 60;
+        members.until("all that was sent", |members| {
+            members.read.len() == sent as usize
+        });
+    };
+    read_more(&mut members);
+    for protocol in [CONSUMER, CONSUMER, classic, classic] {
+        // Both protocols are in the group when the third comes, and when the first one goes.
+        members.list.push(scene.member(protocol, None, "orders"));
+        read_more(&mut members);
+        drop(members.list.remove(0));
+        read_more(&mut members);
+    }
+    let again: Vec<_> = members.read.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(again.is_empty(), "what was committed stays: {again:?}");
+}
+
+#[test]
+fn a_group_of_eager_members_rolls_to_the_other_protocol_and_back() {
+    rolls_and_rolls_back("roll-eager", EAGER);
+}
+
+#[test]
+fn a_group_of_cooperative_members_rolls_to_the_other_protocol_and_back() {
+    rolls_and_rolls_back("roll-cooperative", COOPERATIVE);
 }
 
 /// The program's own consumer as a member. Killed when dropped, unless it was told to stop.

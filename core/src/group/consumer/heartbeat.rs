@@ -64,7 +64,11 @@ impl ConsumerGroup {
             self.forget_assignment(id, &beat.member_id, records);
         }
         let before = self.members.get(&beat.member_id).cloned();
-        let changed = self.update(id, beat, before.clone(), records);
+        // Most heartbeats say nothing.
+        let adds_nothing = before
+            .as_ref()
+            .is_some_and(|member| beat.adds_nothing(member));
+        let changed = !adds_nothing && self.update(id, beat, before.clone(), records);
         let before = before.unwrap_or_default();
         self.refresh(now, id, topics, changed, records);
         self.reconcile(id, &beat.member_id, beat.owned.as_ref(), records);
@@ -303,6 +307,21 @@ impl ConsumerGroup {
 }
 
 impl Beat {
+    /// Whether the member has said all of it before.
+    fn adds_nothing(&self, member: &ConsumerMember) -> bool {
+        let same = |new: &Option<Str>, old: &Option<Str>| new.is_none() || new == old;
+        let timeout_ms = self.rebalance_timeout_ms;
+        same(&self.instance_id, &member.instance_id)
+            && same(&self.rack_id, &member.rack_id)
+            && same(&self.server_assignor, &member.server_assignor)
+            && timeout_ms.is_none_or(|timeout_ms| timeout_ms == member.rebalance_timeout_ms)
+            && self.names.is_none()
+            && self.regex.is_none()
+            && self.client_id == member.client_id
+            && self.client_host == member.client_host
+            && self.classic == member.classic
+    }
+
     /// Whether the expression that it subscribes with is one.
     pub(crate) fn check_regex(&self) -> Result<(), Refusal> {
         let Some(regex) = self.regex.as_ref().filter(|regex| !regex.is_empty()) else {

@@ -228,9 +228,7 @@ pub(crate) fn on_read(
     if state.bugs.has(Bug::ForgetLastCommit) {
         records.pop_if(|last| matches!(last, CoordinatorRecord::OffsetCommit(..)));
     }
-    for record in records {
-        shard.replay(cx.now, record, read.next_offset, false);
-    }
+    shard.replay_all(cx.now, records, read.next_offset);
     match read.damage {
         Some(why) => damaged(state, cx, index, &why),
         None => load_from(state, cx, key, read.next_offset),
