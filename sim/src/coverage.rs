@@ -147,6 +147,7 @@ pub const CODES: &[(ApiKey, &[ErrorCode])] = &[
         ApiKey::SyncGroup,
         &[
             ErrorCode::COORDINATOR_NOT_AVAILABLE,
+            ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
             ErrorCode::ILLEGAL_GENERATION,
             ErrorCode::UNKNOWN_MEMBER_ID,
             ErrorCode::REBALANCE_IN_PROGRESS,
@@ -160,7 +161,6 @@ pub const CODES: &[(ApiKey, &[ErrorCode])] = &[
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode::COORDINATOR_NOT_AVAILABLE,
             ErrorCode::GROUP_ID_NOT_FOUND,
-            ErrorCode::INVALID_GROUP_ID,
         ],
     ),
     (
@@ -304,6 +304,7 @@ pub const CODES: &[(ApiKey, &[ErrorCode])] = &[
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode::COORDINATOR_NOT_AVAILABLE,
             ErrorCode::GROUP_ID_NOT_FOUND,
+            ErrorCode::INVALID_GROUP_ID,
         ],
     ),
     (

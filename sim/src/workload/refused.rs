@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use odradek_core::ids::{ConnectionId, TopicId};
+use odradek_core::wire::messages::consumer_group_describe::ConsumerGroupDescribeRequest;
 use odradek_core::wire::messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest;
 use odradek_core::wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use odradek_core::wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use odradek_core::wire::messages::describe_cluster::DescribeClusterRequest;
-use odradek_core::wire::messages::describe_groups::DescribeGroupsRequest;
 use odradek_core::wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, TopicRequest,
 };
@@ -38,7 +38,7 @@ const PASSING: &[ErrorCode] = &[
 ];
 
 /// How many wrong questions there are.
-const QUESTIONS: u64 = 15;
+const QUESTIONS: u64 = 16;
 
 /// A topic that no broker has.
 const NOBODYS: TopicId = TopicId([0xab; 16]);
@@ -77,6 +77,9 @@ fn question(number: u64) -> (RequestBody, i16, ErrorCode) {
         8 => {
             let body = SyncGroupRequest {
                 member_id: "m".into(),
+                // What is missing here is said before what is wrong with the group.
+                protocol_type: Some("consumer".into()),
+                protocol_name: Some("range".into()),
                 ..Default::default()
             };
             (body.into(), 0, ErrorCode::INVALID_GROUP_ID)
@@ -89,8 +92,8 @@ fn question(number: u64) -> (RequestBody, i16, ErrorCode) {
             (body.into(), 0, ErrorCode::INVALID_GROUP_ID)
         }
         10 => {
-            let body = DescribeGroupsRequest {
-                groups: vec!["".into()],
+            let body = ConsumerGroupDescribeRequest {
+                group_ids: vec!["".into()],
                 ..Default::default()
             };
             (body.into(), 0, ErrorCode::INVALID_GROUP_ID)
@@ -122,6 +125,14 @@ fn question(number: u64) -> (RequestBody, i16, ErrorCode) {
                 ..Default::default()
             };
             (body.into(), 1, ErrorCode::MISMATCHED_ENDPOINT_TYPE)
+        }
+        14 => {
+            let body = SyncGroupRequest {
+                group_id: "refused".into(),
+                member_id: "m".into(),
+                ..Default::default()
+            };
+            (body.into(), 5, ErrorCode::INCONSISTENT_GROUP_PROTOCOL)
         }
         _ => {
             let body = DescribeTopicPartitionsRequest {
