@@ -1,5 +1,9 @@
 //! Cases from the field that cost other brokers data or days: torn tails, broken indexes, lost
 //! files, addresses that lead nowhere. Each is done to the files of the real program.
+//!
+//! Cases 4 and 5, of members that come back and members that do not, are in
+//! `core/src/group/classic/tests.rs`; case 7, of producers in compacted logs, is in
+//! `core/src/log/tests/cleaner.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -19,8 +23,8 @@ use harness::Client;
 use harness::client::{PRODUCE, produce_request};
 use harness::data_dir::{CLEAN_MARKER, append, checkpoint, copy, flip, segment_files, temporary};
 use harness::program::{Launch, Program, find_line};
-use harness::records::{TIME, all_values, batch, batch_at, header};
-use odradek_core::record::{BatchBuilder, BatchFields};
+use harness::records::{TIME, all_values, batch, batch_at, compressed, header};
+use odradek_core::record::{BatchBuilder, BatchFields, Compression};
 use odradek_core::wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use odradek_core::wire::messages::describe_cluster::DescribeClusterRequest;
 use odradek_core::wire::{ErrorCode, ResponseBody};
@@ -381,6 +385,67 @@ fn look_up_times_in(log: &Log) -> Vec<(i64, i64)> {
         later.next().unwrap_or((-1, -1))
     };
     TIMES.map(find).to_vec()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn case_6_a_consumer_that_opens_a_session_at_every_fetch_does_not_grow_the_broker() {
+    use harness::client::{FETCH, fetch_request};
+    use odradek_core::wire::messages::fetch::FetchRequest;
+
+    const FETCHES: usize = 12_000;
+    let (_root, data) = temporary();
+    let program = Launch::on(&data).start();
+    let mut client = Client::connect(program.address());
+    client.create_topic(TOPIC, 1, &[]);
+    client.produce(TOPIC, 0, batch(&[b"a record"])).unwrap();
+    // Session id 0 and epoch 0 ask for a new session (KIP-227); the request has no other.
+    let new_session = FetchRequest {
+        session_id: 0,
+        session_epoch: 0,
+        ..fetch_request(TOPIC, 0, 0, 0)
+    };
+    let mut fetch = |times: usize| {
+        for _ in 0..times {
+            match client.ask(FETCH, &new_session).unwrap() {
+                ResponseBody::Fetch(response) => {
+                    assert_eq!(response.error_code, ErrorCode::NONE);
+                    assert_eq!(response.session_id, 0, "no session is kept");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    fetch(1_000);
+    let before = program.memory_kib("VmRSS");
+    fetch(FETCHES);
+    let grown = program.memory_kib("VmRSS").saturating_sub(before);
+    // A session would hold the topic's id and the partition's state, 100 bytes at the least.
+    assert!(grown < 1_024, "{grown} KiB after {FETCHES} fetches");
+}
+
+#[test]
+fn a_topic_keeps_the_codec_that_it_is_told_to_whatever_the_producers_send() {
+    let (_root, data) = temporary();
+    let program = Launch::on(&data).start();
+    let mut client = Client::connect(program.address());
+    client.create_topic(TOPIC, 1, &[("compression.type", "zstd")]);
+    for codec in Compression::ALL {
+        client
+            .produce(TOPIC, 0, compressed(codec, codec.name().as_bytes()))
+            .unwrap();
+    }
+    let batches = client.fetch_all(TOPIC, 0, 0);
+    let sent = Compression::ALL.map(|codec| codec.name().as_bytes().to_vec());
+    assert_eq!(all_values(&batches), sent);
+    for batch in &batches {
+        assert_eq!(header(batch).compression(), Some(Compression::Zstd));
+    }
+    program.stop();
+    // What a start finds on the disk.
+    let program = Launch::on(&data).start();
+    let mut client = Client::connect(program.address());
+    assert_eq!(client.fetch_all(TOPIC, 0, 0), batches);
 }
 
 fn advertised(client: &mut Client) -> (String, i32) {
