@@ -32,7 +32,9 @@
 //!   along.
 //! - **A full disk** fails a write after as many bytes as still fit, and can fail a flush.
 //!
-//! What fails, and when, is decided by [`faults`]; what a power loss leaves, in [`power_loss`].
+//! What fails, and when, is decided by [`faults`]. What a power loss may leave is described in one
+//! place (`remains.rs`), from which [`power_loss`] draws an image, [`images`] makes all of them, and
+//! [`judge`] tells whether a real filesystem left one; [`script`] has the operations for that.
 //! Not modelled yet: latent sector errors, misdirected reads and writes, a flush that lies, a
 //! filesystem that turns read-only.
 
@@ -48,7 +50,11 @@ use self::file::File;
 pub mod directory;
 pub mod faults;
 pub mod file;
+pub mod images;
+pub mod judge;
 pub mod power_loss;
+mod remains;
+pub mod script;
 
 /// A file or directory, apart from its names. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +65,7 @@ pub struct Inode(pub u64);
 pub struct Ticket(u64);
 
 /// One filesystem, with the data directory as its root.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Disk {
     nodes: BTreeMap<Inode, Node>,
     next_inode: u64,
@@ -69,7 +75,7 @@ pub struct Disk {
 }
 
 /// What an inode is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Node {
     File(File),
     Directory(Directory),

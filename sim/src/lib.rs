@@ -14,6 +14,7 @@ pub mod choices;
 pub mod clock;
 pub mod decisions;
 pub mod disk;
+pub mod enumerate;
 pub mod host;
 pub mod network;
 pub mod oracle;

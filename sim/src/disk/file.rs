@@ -8,7 +8,7 @@ use bytes::Bytes;
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A file. See the model in [`disk`](super).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct File {
     durable: Vec<u8>,
     cached: Vec<u8>,

@@ -23,7 +23,7 @@ const SLACK_MS: u64 = 50;
 type Owned = BTreeSet<(TopicId, i32)>;
 
 /// What was seen of a group. All of it is durable.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Consumer {
     members: BTreeMap<String, Member>,
     /// Who is a static member's latest self, and since when that is known.
@@ -31,7 +31,7 @@ pub(super) struct Consumer {
 }
 
 /// What was seen of a member.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Member {
     /// The epochs it was told, each once, and when for the first time.
     epochs: Vec<(Mono, i32)>,

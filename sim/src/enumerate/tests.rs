@@ -1,0 +1,102 @@
+//! Whole enumerations, small ones.
+
+use super::*;
+
+fn plan(scenes: &[&str], bounds: Bounds, planted: Planted) -> Plan {
+    Plan {
+        planted,
+        scenes: scenes
+            .iter()
+            .map(|name| scene_by_name(name).unwrap())
+            .collect(),
+        jobs: 2,
+        bounds,
+    }
+}
+
+const FEW: Bounds = Bounds {
+    images: 4,
+    second_every: 40,
+    second_images: 2,
+};
+
+#[test]
+fn scenes_survive_a_few_images_of_each_moment() {
+    // The others have more moments than an unoptimised build should go through.
+    let names = [
+        "first-start",
+        "append",
+        "roll",
+        "delete-records",
+        "checkpoint",
+    ];
+    let summary = run(&plan(&names, FEW, Planted::NONE), |_| {});
+    assert_eq!(summary.found.into_iter().next(), None);
+    assert_eq!(summary.scenes.len(), names.len());
+    assert!(summary.scenes.values().all(|sums| sums.points > 10));
+    assert!(summary.scenes.values().any(|sums| sums.second_points > 10));
+}
+
+#[test]
+fn a_disk_that_lies_is_found_and_the_address_shows_it_again() {
+    let plan = plan(&["append"], FEW, Planted::LYING_DISK);
+    let summary = run(&plan, |_| {});
+    let (check, (_, address, _)) = summary.found.into_iter().next().unwrap();
+    assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+    let replayed = replay(address, &plan).unwrap();
+    assert_eq!(replayed.violation.map(|v| v.check), Some(check));
+    assert!(replayed.story.len() > 3);
+}
+
+#[test]
+fn a_crash_of_a_start_can_be_seen_again() {
+    let plan = plan(&["append"], FEW, Planted::NONE);
+    let story = |address: &str| {
+        let replayed = replay(address.parse().unwrap(), &plan).unwrap();
+        assert_eq!(replayed.violation, None);
+        replayed.story.join("\n")
+    };
+    assert_eq!(
+        story("append/prompt/12/1")
+            .matches("the power goes")
+            .count(),
+        1
+    );
+    let twice = story("append/prompt/12/1/9/1");
+    assert_eq!(twice.matches("the power goes").count(), 2);
+    assert_eq!(twice.matches("> start").count(), 2);
+    let beyond = "append/prompt/12/100000".parse().unwrap();
+    assert!(replay(beyond, &plan).is_none());
+}
+
+#[cfg(feature = "bugs")]
+#[test]
+fn a_bug_that_only_a_crash_shows_is_found() {
+    let bug = crate::bugs::by_name("skip-crc-at-recovery").unwrap();
+    let plan = plan(&["append"], FEW, bug);
+    assert!(run(&plan, |_| {}).violations() > 0);
+}
+
+#[test]
+fn the_same_is_gone_through_whatever_the_threads_do() {
+    let numbers = |jobs| {
+        let mut plan = plan(&["append"], FEW, Planted::NONE);
+        plan.jobs = jobs;
+        run(&plan, |_| {}).total()
+    };
+    assert_eq!(numbers(1), numbers(3));
+}
+
+#[test]
+fn an_address_without_sense_is_refused() {
+    for text in [
+        "",
+        "append",
+        "append/soon/1/1",
+        "append/late/1",
+        "nothing/late/1/1",
+        "append/late/x/1",
+    ] {
+        assert!(text.parse::<Address>().is_err(), "{text}");
+    }
+}
