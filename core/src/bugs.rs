@@ -34,6 +34,22 @@ pub enum Bug {
     UnansweredIsFailed,
     /// A consumer that loses its position goes on at the end, whatever its policy.
     IgnoreResetPolicy,
+    /// An idempotent producer gives a batch that it sends again another number.
+    NumberRetriesAnew,
+    /// A producer counts the records of a batch from one when it tells their offsets.
+    OutcomeOffsetOff,
+    /// A producer makes up an offset for what it heard nothing of, and says that it is there.
+    MakeUpOffsets,
+    /// A producer says that it has flushed as soon as it is asked to.
+    FlushTooEarly,
+    /// A consumer hands out a batch from its first record on, wherever it stands.
+    HandOutWholeBatches,
+    /// A consumer hands out values without their last byte.
+    CutValues,
+    /// A fetch is served up to the end of the log.
+    ServeBeyondHighWatermark,
+    /// DescribeGroups says nothing of groups that are not there.
+    LeaveOutUnknownGroups,
     /// The cleaner keeps the first record of a key instead of the last.
     CleanerKeepsFirst,
     /// The cleaner drops records that are newer than what it has looked at.
@@ -68,6 +84,18 @@ pub enum Bug {
     RebalanceNeverEnds,
     /// A member whose session has ended stays.
     DeadMemberStays,
+    /// Batches are served that were not checked in this process.
+    SkipCrcAtFirstServe,
+    /// A damaged batch is refused, and nobody is told.
+    HideDamage,
+    /// Recovery cuts a torn tail, and nobody is told.
+    HideCut,
+    /// A log that keeps failing to reopen says so each time.
+    ReportEachReopening,
+    /// A log cannot be read while it is to be reopened.
+    UnreadableWhileReopening,
+    /// Recovery takes a segment that cannot be read for one that ends there.
+    UnreadableIsTorn,
 }
 
 /// Which bug is planted, if any.
@@ -105,7 +133,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 32] = [
+    pub const ALL: [(&'static str, Self); 46] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -121,6 +149,17 @@ impl Bug {
         ("forget-send-order", Self::ForgetSendOrder),
         ("unanswered-is-failed", Self::UnansweredIsFailed),
         ("ignore-reset-policy", Self::IgnoreResetPolicy),
+        ("number-retries-anew", Self::NumberRetriesAnew),
+        ("outcome-offset-off", Self::OutcomeOffsetOff),
+        ("make-up-offsets", Self::MakeUpOffsets),
+        ("flush-too-early", Self::FlushTooEarly),
+        ("hand-out-whole-batches", Self::HandOutWholeBatches),
+        ("cut-values", Self::CutValues),
+        (
+            "serve-beyond-high-watermark",
+            Self::ServeBeyondHighWatermark,
+        ),
+        ("leave-out-unknown-groups", Self::LeaveOutUnknownGroups),
         ("cleaner-keeps-first", Self::CleanerKeepsFirst),
         ("cleaner-drops-above-map", Self::CleanerDropsAboveMap),
         ("drop-tombstones-early", Self::DropTombstonesEarly),
@@ -138,5 +177,11 @@ impl Bug {
         ("ignore-member-epoch", Self::IgnoreMemberEpoch),
         ("rebalance-never-ends", Self::RebalanceNeverEnds),
         ("dead-member-stays", Self::DeadMemberStays),
+        ("skip-crc-at-first-serve", Self::SkipCrcAtFirstServe),
+        ("hide-damage", Self::HideDamage),
+        ("hide-cut", Self::HideCut),
+        ("report-each-reopening", Self::ReportEachReopening),
+        ("unreadable-while-reopening", Self::UnreadableWhileReopening),
+        ("unreadable-is-torn", Self::UnreadableIsTorn),
     ];
 }

@@ -20,7 +20,7 @@ use crate::input::DiskError;
 use crate::log::{CleanerPoint, Log, LogState, RecoveryPoint};
 use crate::metadata::store::replace_file;
 use crate::partition::PartitionKey;
-use crate::report::Level;
+use crate::report::{Level, Seldom};
 use crate::sequence::{Progress, Sequence};
 use crate::time::{Mono, Now};
 
@@ -43,6 +43,8 @@ pub(crate) struct Checkpoint {
     wanted_at: Option<Mono>,
     writing: Option<(Sequence, Vec<Durable>)>,
     durable: Vec<Durable>,
+    /// Of writes that failed.
+    told: Seldom,
 }
 
 /// What became durable of a log that it waits for.
@@ -158,11 +160,15 @@ impl Checkpoint {
                 self.writing = None;
             }
             Progress::Failed(error) => {
-                cx.report(
-                    Level::Warn,
-                    "checkpoint",
-                    format!("cannot write the checkpoint, trying again in {RETRY_MS} ms: {error}"),
-                );
+                if self.told.tells(cx.now.mono) {
+                    cx.report(
+                        Level::Warn,
+                        "checkpoint",
+                        format!(
+                            "cannot write the checkpoint, trying again every {RETRY_MS} ms: {error}"
+                        ),
+                    );
+                }
                 self.writing = None;
                 self.wanted_at = Some(cx.now.mono.plus_ms(RETRY_MS));
             }

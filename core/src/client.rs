@@ -215,7 +215,7 @@ impl State {
             Command::Flush => self.producer.flush(step, id),
             Command::Assign(partitions) => {
                 if let Some(group) = &mut self.group {
-                    group.unsubscribe(step, &mut self.consumer);
+                    group.unsubscribe(step, metadata, &mut self.consumer);
                 }
                 self.consumer.assign(metadata, partitions);
             }
@@ -225,8 +225,16 @@ impl State {
                     .consumer
                     .notify(Polled::GroupFailed(ClientError::NoGroup)),
             },
+            Command::SubscribePattern(expression) => match &mut self.group {
+                Some(group) => {
+                    group.subscribe_pattern(step, metadata, &mut self.consumer, &expression);
+                }
+                None => self
+                    .consumer
+                    .notify(Polled::GroupFailed(ClientError::NoGroup)),
+            },
             Command::Unsubscribe => match &mut self.group {
-                Some(group) => group.unsubscribe(step, &mut self.consumer),
+                Some(group) => group.unsubscribe(step, metadata, &mut self.consumer),
                 None => self.consumer.clear(),
             },
             Command::Commit {
@@ -270,7 +278,7 @@ impl State {
             Phase::Open | Phase::Closed => {
                 self.producer.close(step);
                 if let Some(group) = &mut self.group {
-                    group.unsubscribe(step, &mut self.consumer);
+                    group.unsubscribe(step, &mut self.metadata, &mut self.consumer);
                 }
                 self.consumer.close(step);
                 self.phase = Phase::Closing {
@@ -403,6 +411,7 @@ fn refuse(step: &mut Step<'_>, id: CommandId, command: Command) {
         },
         Command::Assign(_)
         | Command::Subscribe(_)
+        | Command::SubscribePattern(_)
         | Command::Unsubscribe
         | Command::Seek { .. }
         | Command::Pause(_)

@@ -22,6 +22,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -29,6 +30,7 @@ use bytes::Bytes;
 
 use crate::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use crate::report::Report;
+use crate::request::Codecs;
 
 /// One thing the host must do.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ pub enum Effect {
         /// What to compute, by `ReadJob::run`.
         job: Box<crate::read_job::ReadJob>,
     },
+    /// From now on prepare frames with these. No completion.
+    Codecs(Arc<Codecs>),
     /// Something an operator should see.
     Report(Report),
     /// Loading is over: connections may be accepted.
@@ -301,6 +305,7 @@ impl fmt::Display for Effect {
             Self::Flush { file } => write!(f, "flush {file}"),
             Self::Manage { operation, op } => write!(f, "manage {operation} {op}"),
             Self::Read { operation, job } => write!(f, "read {operation} {job}"),
+            Self::Codecs(codecs) => write!(f, "codecs of {} topics", codecs.len()),
             Self::Report(report) => write!(f, "report {report}"),
             Self::Started => f.write_str("started"),
             Self::Stopped => f.write_str("stopped"),

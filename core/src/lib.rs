@@ -35,4 +35,5 @@ pub mod report;
 pub mod request;
 pub mod sequence;
 pub mod time;
+mod topic_pattern;
 pub mod wire;

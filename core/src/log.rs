@@ -76,6 +76,7 @@ use crate::context::{Context, LogId};
 use crate::effect::FileOp;
 use crate::ids::{FileId, FilePath, LeaderEpoch, Offset, OperationId};
 use crate::input::DiskError;
+use crate::report::Seldom;
 use crate::time::Mono;
 
 pub use cleaner::CleanerPoint;
@@ -210,8 +211,10 @@ pub struct Log {
     rebuilding: Option<(OperationId, Offset)>,
     /// Damaged batches that were reported.
     reported_damage: BTreeSet<Offset>,
-    /// When a failed write was reported last.
-    reported_failure: Option<Mono>,
+    /// Of failed writes: a full disk fails every append.
+    told_of_writes: Seldom,
+    /// Of what is derived and could not be written.
+    told_of_derived: Seldom,
 }
 
 /// What a sequence of file operations is for.
@@ -279,7 +282,8 @@ impl Log {
             wrong_indexes: BTreeSet::new(),
             rebuilding: None,
             reported_damage: BTreeSet::new(),
-            reported_failure: None,
+            told_of_writes: Seldom::default(),
+            told_of_derived: Seldom::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
+mod codecs;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod create_partitions;
@@ -37,6 +38,7 @@ mod prepared;
 mod produce;
 mod sync_group;
 
+pub use codecs::Codecs;
 pub use prepared::{Prepared, prepare};
 
 pub(crate) use delete_records::{PendingDelete, records_deleted};
@@ -75,7 +77,7 @@ pub(crate) fn start(
         RequestBody::ListOffsets(body) => list_offsets::handle(state, cx, id, version, body),
         RequestBody::Metadata(body) => metadata::handle(state, id, version, body),
         RequestBody::ApiVersions(body) => api_versions::handle(state, id, version, &body),
-        RequestBody::CreateTopics(body) => create_topics::handle(state, cx, id, version, body),
+        RequestBody::CreateTopics(body) => create_topics::handle(state, cx, id, body),
         RequestBody::DeleteTopics(body) => delete_topics::handle(state, cx, id, version, body),
         RequestBody::DeleteRecords(body) => delete_records::handle(state, cx, id, body),
         RequestBody::OffsetForLeaderEpoch(body) => {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use odradek_core::record::compression::compress;
-use odradek_core::record::{BatchBuilder, BatchFields, Compression, Limits, check_records};
+use odradek_core::record::{
+    BatchBuilder, BatchFields, Codec, Compression, Kept, Limits, check_records, recompress,
+};
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -113,6 +115,40 @@ fn a_check_costs_a_window_whatever_the_batch_claims() {
         let packed = batch(compression, &compress(compression, &bomb));
         let peak = peak_of(|| assert!(check_records(packed, &limits).is_err()));
         assert!(peak < WINDOW, "{compression}: {peak} bytes");
+    }
+
+    // What its topic packs anew goes from one codec to the other in pieces: 90 MB in one record cost
+    // the result, and that is bounded by what a batch may have.
+    let bomb = large_record(90 << 20);
+    let packed = batch(Compression::Zstd, &compress(Compression::Zstd, &bomb));
+    for wanted in Compression::ALL {
+        let batch = check_records(packed.clone(), &limits).unwrap().remove(0);
+        for level in [3, 22] {
+            let kept = Kept {
+                codec: Codec {
+                    compression: wanted,
+                    level,
+                },
+                max_bytes: 1 << 20,
+            };
+            let batch = batch.clone();
+            let peak = peak_of(|| drop(recompress(batch, &kept)));
+            assert!(peak < 5 << 20, "{wanted}: {peak} bytes");
+        }
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let kept = Kept {
+            codec: Codec {
+                compression: Compression::Zstd,
+                level: 22,
+            },
+            max_bytes: 1 << 20,
+        };
+        let lz4 = batch(Compression::Lz4, &compress(Compression::Lz4, &bomb));
+        let batch = check_records(lz4, &limits).unwrap().remove(0);
+        let peak = resident_peak_of(|| assert!(recompress(batch, &kept).is_ok()));
+        assert!(peak < 64 << 20, "zstd at level 22: {peak} bytes");
     }
 
     // Lies in a few bytes: a record of 2 GiB; snappy of 200 MB, unframed and as a block of xerial's;

@@ -21,10 +21,11 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, Sleep};
 
 use crate::disk::descriptors::OpenFile;
-use crate::driver::Guest;
-use crate::edge::Socket;
+use crate::driver::{Driver, Guest};
+use crate::edge::{Edge, Socket};
 use crate::frame_reader::FrameReader;
 use crate::hand_over::budget::Admission;
+use crate::hand_over::gathering::Part;
 use crate::hand_over::outbox::Connection;
 use crate::server::Shared;
 
@@ -34,6 +35,8 @@ const TURN_BYTES: usize = 512 << 10;
 const TURN: Duration = Duration::from_millis(1);
 /// What arrived together is written and answered together, up to so many bytes.
 const TOGETHER_BYTES: usize = 128 << 10;
+/// Up to so many bytes may wait for those of other connections.
+const PATIENT_BYTES: usize = 32 << 10;
 /// What a request weighs beside its bytes in both accounts.
 const REQUEST_BYTES: usize = 4 << 10;
 /// While others wait for memory, half a frame that does not grow for so long closes its connection.
@@ -117,9 +120,9 @@ impl<G: Guest> Session<'_, G> {
                 Ok(Event::Read(bytes)) => {
                     self.reader.arrived(bytes);
                     self.client.socket.touch();
-                    self.hand_over()
+                    self.hand_over().await
                 }
-                Ok(Event::Buffered) => self.hand_over(),
+                Ok(Event::Buffered) => self.hand_over().await,
                 Ok(Event::Writable) => {
                     self.client.outbox.writable();
                     self.shared.driver.send(&self.client);
@@ -204,13 +207,18 @@ impl<G: Guest> Session<'_, G> {
     }
 
     /// Runs the step for every whole frame. Says whether more are there, after a fair share.
-    fn hand_over(&mut self) -> Result<bool, End> {
+    async fn hand_over(&mut self) -> Result<bool, End> {
         let began = Instant::now();
         let mut turn = 0;
         loop {
             let (inputs, bytes, end) = self.take_requests();
             if !inputs.is_empty() {
-                self.shared.driver.steps(inputs);
+                let taker = Taker(&self.shared.driver);
+                match self.shared.driver.hand_in(inputs, bytes <= PATIENT_BYTES) {
+                    Part::Lead => tokio::task::yield_now().await,
+                    Part::Run => {}
+                    Part::Follow => std::mem::forget(taker),
+                }
             }
             if let Some(end) = end {
                 return Err(end);
@@ -230,6 +238,7 @@ impl<G: Guest> Session<'_, G> {
     fn take_requests(&mut self) -> (Vec<G::Input>, usize, Option<End>) {
         let mut inputs = Vec::new();
         let mut bytes = 0;
+        let codecs = self.shared.driver.codecs();
         self.buffered = true;
         while bytes < TOGETHER_BYTES && !self.client.outbox.is_busy() {
             let frame = match self.reader.next_frame() {
@@ -246,7 +255,7 @@ impl<G: Guest> Session<'_, G> {
             }
             self.remember_client_id(&frame);
             bytes += frame.len() + REQUEST_BYTES;
-            inputs.push(G::prepare(self.client.id, frame));
+            inputs.push(G::prepare(&codecs, self.client.id, frame));
             self.client.outbox.asked();
         }
         (inputs, bytes, None)
@@ -334,6 +343,15 @@ impl<G: Guest> Session<'_, G> {
             }
         };
         self.shared.driver.close(&self.client, reason);
+    }
+}
+
+/// Takes what was handed in, also if its connection's task is dropped while it waits for others.
+struct Taker<'a, G: Guest>(&'a Driver<G, Edge>);
+
+impl<G: Guest> Drop for Taker<'_, G> {
+    fn drop(&mut self) {
+        self.0.run_gathered();
     }
 }
 

@@ -20,22 +20,24 @@ use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId};
 use odradek_core::input::{Completion, DiskError, Endpoint, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
 use odradek_core::report::Report;
+use odradek_core::request::Codecs;
 use odradek_core::time::{Mono, Now};
 
 use crate::hand_over::budget::Budget;
 use crate::hand_over::file_queue::{FileQueue, Turn, WriteRun};
+use crate::hand_over::gathering::{Gathering, Part as Gathered};
 use crate::hand_over::outbox::{AfterSending, Connection, Outbox, Outgoing, OutgoingPart, Sent};
 use crate::hand_over::worker_pool::WorkerPool;
 use crate::recorder::Recorder;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// What a host drives: the broker, or a toy in the tests of this crate.
 pub trait Guest: Send + 'static {
     /// What a step takes.
     type Input: From<Input> + Display + Send;
 
-    /// Decodes a frame (without its length) outside the step.
-    fn prepare(connection: ConnectionId, frame: Bytes) -> Self::Input;
+    /// Decodes a frame (without its length) outside the step, with the codecs the core told last.
+    fn prepare(codecs: &Codecs, connection: ConnectionId, frame: Bytes) -> Self::Input;
 
     /// One atomic step.
     fn handle(&mut self, now: Now, input: Self::Input, out: &mut Effects);
@@ -47,10 +49,10 @@ pub trait Guest: Send + 'static {
 impl Guest for Broker {
     type Input = Input;
 
-    fn prepare(connection: ConnectionId, frame: Bytes) -> Input {
+    fn prepare(codecs: &Codecs, connection: ConnectionId, frame: Bytes) -> Input {
         Input::Request {
             connection,
-            request: Box::new(odradek_core::request::prepare(frame)),
+            request: Box::new(odradek_core::request::prepare(frame, codecs)),
         }
     }
 
@@ -124,12 +126,15 @@ type LogFile<H> = FileQueue<<H as Host>::File>;
 /// The step, its queues and its threads. Shared by everything that brings inputs.
 pub(crate) struct Driver<G: Guest, H: Host> {
     state: Mutex<State<G, H>>,
+    /// The last that the core told.
+    codecs: Mutex<Arc<Codecs>>,
     /// The world.
     pub(crate) host: H,
     /// Request bytes in memory.
     pub(crate) budget: Arc<Budget>,
     flushers: WorkerPool<Arc<LogFile<H>>>,
     workers: WorkerPool<Job<H>>,
+    gathering: Gathering<G::Input>,
     /// See [`FileQueue::new`].
     gather_bytes: usize,
     /// Nothing is handled or carried out any more.
@@ -207,10 +212,12 @@ impl<G: Guest, H: Host> Driver<G, H> {
                     armed: None,
                     recorder,
                 }),
+                codecs: Mutex::new(Arc::default()),
                 host,
                 budget: Arc::new(budget),
                 flushers,
                 workers,
+                gathering: Gathering::new(),
                 gather_bytes,
                 dead: AtomicBool::new(false),
             }
@@ -225,16 +232,30 @@ impl<G: Guest, H: Host> Driver<G, H> {
         self.carry_out(work);
     }
 
-    /// Hands over several inputs, and only then carries out what they ask for: what arrived
+    /// Leaves the inputs of a connection to be handed over together with those of others. The
+    /// caller does what the answer says; [`Self::run_gathered`] takes them.
+    pub(crate) fn hand_in(&self, inputs: Vec<G::Input>, patient: bool) -> Gathered {
+        self.gathering.hand_in(inputs, patient)
+    }
+
+    /// Hands over all that was left, and only then carries out what it asks for: what arrived
     /// together is written and answered together.
-    pub(crate) fn steps(&self, inputs: Vec<G::Input>) {
+    pub(crate) fn run_gathered(&self) {
         let mut work = Work::new();
-        self.locked(|state| {
-            for input in inputs {
-                self.handle(state, input, &mut work);
-            }
-        });
+        self.locked(|state| self.handle_gathered(state, &mut work));
         self.carry_out(work);
+    }
+
+    /// Under the lock of the step.
+    fn handle_gathered(&self, state: &mut State<G, H>, work: &mut Work<H>) {
+        let mut inputs = self.gathering.take();
+        if inputs.is_empty() {
+            return;
+        }
+        for input in inputs.drain(..) {
+            self.handle(state, input, work);
+        }
+        self.gathering.give_back(inputs);
     }
 
     /// A client connected.
@@ -271,6 +292,8 @@ impl<G: Guest, H: Host> Driver<G, H> {
         self.budget.yield_privilege(client.id.0);
         let mut work = Work::new();
         self.locked(|state| {
+            // What it has asked for comes first.
+            self.handle_gathered(state, &mut work);
             if state.connections.remove(&client.id).is_some() {
                 let closed = Input::Closed {
                     connection: client.id,
@@ -301,6 +324,11 @@ impl<G: Guest, H: Host> Driver<G, H> {
             }
         });
         self.carry_out(work);
+    }
+
+    /// What frames are to be prepared with now.
+    pub(crate) fn codecs(&self) -> Arc<Codecs> {
+        lock(&self.codecs).clone()
     }
 
     /// The connections that are open.
@@ -417,6 +445,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 op => self.workers.push(Job::Manage(operation, op)),
             },
             Effect::Read { operation, job } => work.reads.push_back((operation, job)),
+            Effect::Codecs(codecs) => *lock(&self.codecs) = codecs,
             Effect::Report(report) => self.host.report(&report),
             Effect::Started => self.host.signal(Signal::Started),
             Effect::Stopped => self.host.signal(Signal::Stopped),

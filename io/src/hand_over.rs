@@ -6,6 +6,8 @@
 //!
 //! - what a step puts into a queue is executed, and in the order that
 //!   [`effect`](odradek_core::effect) allows;
+//! - what a connection hands in reaches the core, in its order and before whatever the connection does
+//!   next, whoever takes it there: it is taken under the lock of the step;
 //! - a completion is reported exactly once, and those of one file in the order in which they
 //!   happened, because they are taken out of the file's queue under the lock of the step;
 //! - a flush never claims more than the writes that had ended when it was called;
@@ -17,5 +19,6 @@
 
 pub(crate) mod budget;
 pub(crate) mod file_queue;
+pub(crate) mod gathering;
 pub(crate) mod outbox;
 pub(crate) mod worker_pool;

@@ -3,6 +3,7 @@
 
 use odradek_core::bugs::Bugs;
 
+use crate::oracle::Check;
 use crate::swarm::Workload;
 
 /// What is planted in a run, if anything.
@@ -26,13 +27,22 @@ enum SimBug {
     UnseededDraw,
     /// The broker's deadlines come much too late.
     LateDeadline,
+    /// The host takes what a short read gave for all there is.
+    BelieveShortRead,
+    /// A broker's deadline that moves to an earlier time is not noticed.
+    LostDeadline,
+    /// After a roll of the dice, a completion of the disk does not reach the broker.
+    LostCompletion,
 }
 
 #[cfg(feature = "bugs")]
-const SIM_BUGS: [(&str, SimBug); 3] = [
+const SIM_BUGS: [(&str, SimBug); 6] = [
     ("lying-flush", SimBug::LyingFlush),
     ("unseeded-draw", SimBug::UnseededDraw),
     ("late-deadline", SimBug::LateDeadline),
+    ("believe-short-read", SimBug::BelieveShortRead),
+    ("lost-deadline", SimBug::LostDeadline),
+    ("lost-completion", SimBug::LostCompletion),
 ];
 
 impl Planted {
@@ -64,8 +74,22 @@ impl Planted {
         match self.sim {
             Some(SimBug::LateDeadline) => 50_000_000,
             Some(SimBug::UnseededDraw) => unseeded() % 1_000,
-            Some(SimBug::LyingFlush) | None => 0,
+            _ => 0,
         }
+    }
+
+    pub(crate) fn takes_short_reads(self) -> bool {
+        self.sim == Some(SimBug::BelieveShortRead)
+    }
+
+    /// Whether the host keeps to the first deadline that it was given.
+    pub(crate) fn loses_deadlines(self) -> bool {
+        self.sim == Some(SimBug::LostDeadline)
+    }
+
+    /// Whether the host forgets to tell of every so many completions.
+    pub(crate) fn loses_completion(self, nth: u64) -> bool {
+        self.sim == Some(SimBug::LostCompletion) && nth.is_multiple_of(64)
     }
 }
 
@@ -116,6 +140,7 @@ pub fn workload_of(name: &str) -> Workload {
         | "ignore-producer-epoch"
         | "forget-producers-at-start"
         | "producer-id-before-durable" => Workload::Idempotence,
+        "skip-crc-at-first-serve" | "hide-damage" | "hide-cut" => Workload::Damage,
         "cleaner-keeps-first"
         | "cleaner-drops-above-map"
         | "drop-tombstones-early"
@@ -132,8 +157,28 @@ pub fn workload_of(name: &str) -> Workload {
         | "give-before-revoke"
         | "ignore-member-epoch"
         | "rebalance-never-ends"
-        | "dead-member-stays" => Workload::Rebalance,
+        | "dead-member-stays"
+        | "leave-out-unknown-groups" => Workload::Rebalance,
         _ => Workload::Mixed,
+    }
+}
+
+/// The check that a bug is there to prove, where another may come across it first.
+#[must_use]
+pub fn check_of(name: &str) -> Option<Check> {
+    match name {
+        "index-entry-off" => Some(Check::IndexAgreesWithLog),
+        "forget-producers-at-start" => Some(Check::DedupSurvivesRestart),
+        "old-self-not-fenced" => Some(Check::StaticMemberFenced),
+        "number-retries-anew" => Some(Check::IdempotentSendOnce),
+        "outcome-offset-off" => Some(Check::InconsistentOffsets),
+        "make-up-offsets" => Some(Check::LostWrite),
+        "flush-too-early" => Some(Check::ClientKeepsItsWord),
+        "hand-out-whole-batches" => Some(Check::NonMonotonicPoll),
+        "cut-values" => Some(Check::UnsentRead),
+        "serve-beyond-high-watermark" => Some(Check::NeverBeyondHighWatermark),
+        "leave-out-unknown-groups" => Some(Check::AnswersWellFormed),
+        _ => None,
     }
 }
 

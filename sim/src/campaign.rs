@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use odradek_core::time::Mono;
 
 use crate::bugs::Planted;
-use crate::disk::faults::DiskFault;
+use crate::fault::{Fault, Stage};
+use crate::oracle::codes::Codes;
 use crate::oracle::{Check, Mark, Violation};
 use crate::swarm::Workload;
 use crate::trace::Keep;
@@ -57,8 +58,10 @@ pub struct Summary {
     pub stops: u64,
     /// Virtual time covered, in nanoseconds.
     pub virtual_ns: u128,
-    /// Disk faults by kind.
-    pub faults: BTreeMap<DiskFault, u64>,
+    /// Faults by kind, and by what the broker was doing when they struck.
+    pub faults: BTreeMap<(Fault, Stage), u64>,
+    /// The error codes that were answered.
+    pub codes: Codes,
     /// In how many seeds each mark was hit.
     pub marks: BTreeMap<Mark, u64>,
     /// In how many seeds something came to pass that has a share of its own.
@@ -195,6 +198,9 @@ impl Summary {
         self.virtual_ns += u128::from(outcome.virtual_ns);
         for (fault, count) in &outcome.counts.faults {
             *self.faults.entry(*fault).or_default() += count;
+        }
+        for (answered, count) in &outcome.codes {
+            *self.codes.entry(*answered).or_default() += count;
         }
         for mark in outcome.marks.keys() {
             *self.marks.entry(*mark).or_default() += 1;

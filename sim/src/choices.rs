@@ -53,7 +53,7 @@ pub enum Subsystem {
     WallClock = 15,
     /// Pages that the kernel evicts after a failed flush. Entity: the inode.
     Eviction = 16,
-    /// Damage done to files while nothing runs. Entity: the inode.
+    /// Damage done to files while nothing runs. Entity: the incarnation that ended.
     Rot = 17,
     /// Graceful stops and restarts. Entity: the incarnation.
     Restart = 18,
@@ -71,6 +71,24 @@ pub enum Subsystem {
     RestartDelay = 24,
     /// Whether the power goes right after a graceful stop. Entity: the incarnation.
     AfterStop = 25,
+    /// Whether a sector turns out to be unreadable. Entity: the inode.
+    LatentError = 26,
+    /// Whether a read gives less than was asked for. Entity: the inode.
+    ShortRead = 27,
+    /// Whether a read gives what is somewhere else. Entity: the inode.
+    MisdirectedRead = 28,
+    /// Whether a page that is flushed ends up somewhere else. Entity: the inode.
+    MisdirectedWrite = 29,
+    /// Whether the process has no file descriptor left. Entity: the inode, or 0.
+    Descriptors = 30,
+    /// Whether the whole device stands still for seconds. Entity: 0.
+    DeviceStall = 31,
+    /// Whether the process pauses. Entity: the incarnation.
+    Pause = 32,
+    /// Damage done to files while a process runs. Entity: 0.
+    RotWhileRunning = 33,
+    /// Whether a client learns late that its connection was cut. Entity: the connection.
+    LateClose = 34,
 }
 
 impl Subsystem {
@@ -101,6 +119,15 @@ impl Subsystem {
         Self::ReportDelay,
         Self::RestartDelay,
         Self::AfterStop,
+        Self::LatentError,
+        Self::ShortRead,
+        Self::MisdirectedRead,
+        Self::MisdirectedWrite,
+        Self::Descriptors,
+        Self::DeviceStall,
+        Self::Pause,
+        Self::RotWhileRunning,
+        Self::LateClose,
     ];
 
     /// The one of a name, as [`Display`](fmt::Display) writes it.
@@ -144,7 +171,7 @@ struct Given {
 }
 
 /// One more than the largest number of a subsystem.
-const SUBSYSTEMS: usize = Subsystem::AfterStop as usize + 1;
+const SUBSYSTEMS: usize = Subsystem::LateClose as usize + 1;
 
 /// Entities from this number on are looked up the slow way.
 const FAR: u64 = 4_096;

@@ -18,6 +18,8 @@ pub const SECOND: u64 = 1_000_000_000;
 pub struct Clock<E> {
     now: Mono,
     wall_offset_ms: i64,
+    /// How much faster the wall clock runs than the monotonic one, in parts per million.
+    wall_drift_ppm: i64,
     sequence: u64,
     queue: BinaryHeap<Scheduled>,
     /// The events, apart from the queue, which moves what it holds.
@@ -42,6 +44,7 @@ impl<E> Clock<E> {
         Self {
             now: Mono(SECOND),
             wall_offset_ms: WALL_START_MS,
+            wall_drift_ppm: 0,
             sequence: 0,
             queue: BinaryHeap::new(),
             events: Vec::new(),
@@ -60,8 +63,18 @@ impl<E> Clock<E> {
     pub const fn now(&self) -> Now {
         Now {
             mono: self.now,
-            wall: Wall(self.wall_offset_ms + (self.now.0 / MILLISECOND) as i64),
+            wall: Wall(self.wall_offset_ms + self.wall_elapsed_ms()),
         }
+    }
+
+    const fn wall_elapsed_ms(&self) -> i64 {
+        let ns = self.now.0 as i64;
+        (ns + ns / 1_000_000 * self.wall_drift_ppm) / MILLISECOND as i64
+    }
+
+    /// Lets the wall clock run faster than the monotonic one, or slower, in parts per million.
+    pub const fn drift_wall(&mut self, ppm: i64) {
+        self.wall_drift_ppm = ppm;
     }
 
     /// Steps the wall clock, either way.

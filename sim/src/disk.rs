@@ -31,12 +31,42 @@
 //!   reveals the old bytes. A page written to again is dirty as a whole and takes its lost bytes
 //!   along.
 //! - **A full disk** fails a write after as many bytes as still fit, and can fail a flush.
+//! - **A filesystem that turns read-only.** After a failed flush it may take no more changes: each
+//!   ends with EROFS, flushes too, and what is pending stays so. Reads go on. It takes changes again
+//!   once it is mounted anew, which a person does after the process has ended: what was pending is
+//!   then as after a power loss.
+//! - **A latent sector error.** A sector that was written back turns out to be unreadable when
+//!   somebody reads it: EIO, and so for everyone until the whole of it is written again. Pages that
+//!   are not written back are read from the cache. Once faults are over the device can read
+//!   everything again, so that nothing may be missing then.
+//! - **A short read** gives a part of what is there; whoever wants more has to ask again.
+//! - **No file descriptor** (EMFILE): whatever needs a file fails before it does anything, a flush
+//!   too, whose pages stay dirty.
+//! - **Stalls.** Every operation takes an exponential time, or a bimodal one with single operations
+//!   that take seconds; or the whole device stands still for seconds.
+//! - **Rot.** Bits of what was written back flip, while a process runs or none does, and no read
+//!   says so. It strikes closed segments, the tail of a log, indexes, producer snapshots, the
+//!   checkpoint, the markers, the metadata log: whatever lies in the data directory, but for the
+//!   files that [`damage`] lists with the reasons.
+//! - **A misdirected write.** A page that is flushed ends up where another one was; where it should
+//!   be, the old bytes stay. **A misdirected read** gives, once, the bytes of another place.
 //!
-//! What fails, and when, is decided by [`faults`]. What a power loss may leave is described in one
-//! place (`remains.rs`), from which [`power_loss`] draws an image, [`images`] makes all of them, and
-//! [`judge`] tells whether a real filesystem left one; [`script`] has the operations for that.
-//! Not modelled yet: latent sector errors, misdirected reads and writes, a flush that lies, a
-//! filesystem that turns read-only.
+//! # The budget
+//!
+//! Which losses a fault permits:
+//!
+//! | class | faults | permits |
+//! |---|---|---|
+//! | damage | rot, misdirected writes and reads | loss of what was hit, *detected*: an error that names file and position in the broker's log, KAFKA_STORAGE_ERROR to whoever asks. Derived files (indexes, snapshots of producers, epoch checkpoints) permit nothing: they can be built anew |
+//! | all others | | no loss at all |
+//!
+//! A flush that lies permits what nobody can detect: bytes that end at a batch's end leave no trace.
+//! It is a planted bug (`lying-flush`), and not a fault.
+//!
+//! What fails, and when, is decided by [`faults`]; what a read gives, in [`reader`]; which bytes rot,
+//! in [`damage`]. What a power loss may leave is described in one place (`remains.rs`), from which
+//! [`power_loss`] draws an image, [`images`] makes all of them, and [`judge`] tells whether a real
+//! filesystem left one; [`script`] has the operations for that.
 
 use std::collections::BTreeMap;
 
@@ -47,12 +77,14 @@ use odradek_core::input::{DirEntry, DiskError, DiskErrorKind, ReadFiles};
 use self::directory::Directory;
 use self::file::File;
 
+pub mod damage;
 pub mod directory;
 pub mod faults;
 pub mod file;
 pub mod images;
 pub mod judge;
 pub mod power_loss;
+pub mod reader;
 mod remains;
 pub mod script;
 
@@ -72,6 +104,8 @@ pub struct Disk {
     sequence: u64,
     /// How many bytes still fit; `None` while the disk is not full.
     free_bytes: Option<u64>,
+    /// Nothing can be changed until it is mounted again.
+    read_only: bool,
 }
 
 /// What an inode is.
@@ -95,6 +129,49 @@ impl Disk {
             next_inode: 1,
             sequence: 0,
             free_bytes: None,
+            read_only: false,
+        }
+    }
+
+    /// Whether nothing can be changed.
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The filesystem turns read-only, or is mounted again.
+    pub const fn set_read_only(&mut self, read_only: bool) {
+        self.read_only = read_only;
+    }
+
+    const fn changeable(&self) -> Result<(), DiskErrorKind> {
+        if self.read_only {
+            Err(DiskErrorKind::ReadOnly)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A sector of a file turns out to be unreadable; whether it does.
+    pub fn lose_sector(&mut self, inode: Inode, sector: u64) -> bool {
+        self.file_mut(inode)
+            .is_ok_and(|file| file.lose_sector(sector))
+    }
+
+    /// Whether there is a sector that cannot be read.
+    #[must_use]
+    pub fn has_unreadable(&self) -> bool {
+        self.nodes
+            .values()
+            .any(|node| matches!(node, Node::File(file) if file.has_unreadable()))
+    }
+
+    /// The device can read all sectors again.
+    pub fn read_again(&mut self) {
+        for node in self.nodes.values_mut() {
+            if let Node::File(file) = node {
+                file.read_again();
+            }
         }
     }
 
@@ -178,6 +255,7 @@ impl Disk {
 
     /// Creates a file, or cuts the one that is there to nothing.
     pub fn create_file(&mut self, path: &FilePath) -> Result<Inode, DiskErrorKind> {
+        self.changeable()?;
         match self.lookup(path) {
             Ok(inode) => {
                 self.set_length(inode, 0)?;
@@ -188,6 +266,7 @@ impl Disk {
     }
 
     fn link_new(&mut self, path: &FilePath, node: Node) -> Result<Inode, DiskErrorKind> {
+        self.changeable()?;
         if self.free_bytes == Some(0) {
             return Err(DiskErrorKind::NoSpace);
         }
@@ -202,6 +281,7 @@ impl Disk {
 
     /// Writes into the cached view, as far as there is room.
     pub fn write(&mut self, inode: Inode, position: u64, mut bytes: Bytes) -> Written {
+        self.changeable().map_err(|kind| (0, kind))?;
         let sequence = self.next_sequence();
         let free = self.free_bytes;
         let file = self.file_mut(inode).map_err(|kind| (0, kind))?;
@@ -224,6 +304,7 @@ impl Disk {
 
     /// Cuts or extends the cached view.
     pub fn set_length(&mut self, inode: Inode, length: u64) -> Result<(), DiskErrorKind> {
+        self.changeable()?;
         let sequence = self.next_sequence();
         let file = self.file_mut(inode)?;
         let freed = file.len().saturating_sub(length);
@@ -242,6 +323,7 @@ impl Disk {
 
     /// A flush of a file succeeds.
     pub fn flush(&mut self, inode: Inode, ticket: Ticket) -> Result<(), DiskErrorKind> {
+        self.changeable()?;
         self.file_mut(inode)?.flush(ticket.0);
         Ok(())
     }
@@ -266,6 +348,7 @@ impl Disk {
 
     /// A flush of a directory succeeds.
     pub fn sync_dir(&mut self, path: &FilePath, ticket: Ticket) -> Result<(), DiskErrorKind> {
+        self.changeable()?;
         self.directory_mut(path)?.sync(ticket.0);
         Ok(())
     }
@@ -273,6 +356,7 @@ impl Disk {
     /// Renames a file or directory over what is there. Within one directory that is one change;
     /// across two it is one in each, without order.
     pub fn rename(&mut self, from: &FilePath, to: &FilePath) -> Result<(), DiskErrorKind> {
+        self.changeable()?;
         let inode = self.lookup(from)?;
         if from == to {
             return Ok(());
@@ -300,6 +384,7 @@ impl Disk {
 
     /// Unlinks a file; one that is not there is no error.
     pub fn remove_file(&mut self, path: &FilePath) -> Result<(), DiskErrorKind> {
+        self.changeable()?;
         let Ok(inode) = self.lookup(path) else {
             return Ok(());
         };
@@ -336,6 +421,7 @@ impl Disk {
 
     /// Unlinks whatever a path names; a directory must be empty.
     pub fn unlink(&mut self, path: &FilePath) -> Result<(), DiskErrorKind> {
+        self.changeable()?;
         if let Ok(inode) = self.lookup(path)
             && let Some(Node::Directory(directory)) = self.nodes.get(&inode)
             && !directory.cached().is_empty()

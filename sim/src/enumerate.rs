@@ -21,7 +21,7 @@
 //! Not gone through: faults, other orders of completions, tears inside sectors, names out of order. For
 //! those there are seeds.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -263,7 +263,7 @@ struct Moments<'a> {
 /// The states that were judged.
 #[derive(Debug, Default)]
 struct Seen {
-    keys: Mutex<HashSet<u128>>,
+    keys: Mutex<BTreeSet<u128>>,
 }
 
 impl Seen {

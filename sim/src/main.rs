@@ -1,6 +1,7 @@
 //! The simulator's command line.
 
-use std::process::ExitCode;
+use std::panic;
+use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -46,7 +47,27 @@ enum Command {
     Enumerate(commands::enumerate::Arguments),
 }
 
+/// What a shell reports of a program that SIGPIPE ended: 128 and the signal's number.
+const OUTPUT_CLOSED: i32 = 141;
+
+/// Whoever reads what is printed may stop reading, as `head` does. Printing panics then, because Rust
+/// programs ignore SIGPIPE; this ends the program as the signal would have.
+fn end_quietly_when_output_is_closed() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let message = info.payload().downcast_ref::<String>();
+        let is_output = |message: &&String| {
+            message.starts_with("failed printing to stdout") && message.contains("os error 32")
+        };
+        if message.as_ref().is_some_and(is_output) {
+            process::exit(OUTPUT_CLOSED);
+        }
+        before(info);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_quietly_when_output_is_closed();
     let result = match Arguments::parse().command {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Replay(arguments) => commands::replay::run(&arguments),

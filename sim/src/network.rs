@@ -2,16 +2,19 @@
 //!
 //! Each direction keeps the order of its bytes. A send travels in up to two pieces, so that frames
 //! arrive in parts. A connection can be cut after any byte of either direction; then each side
-//! learns of it some time later, or, half-open, one of them never does.
+//! learns of it some time later, the client sometimes only after seconds, or, half-open, the broker
+//! never does. A connection can be refused; what is on its way can be held up for long; a client can
+//! read slowly. Between connections there is no order.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
 use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
 
 use crate::choices::{Choices, Odds, Subsystem};
-use crate::clock::{MICROSECOND, MILLISECOND};
+use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
 
 /// How often the network misbehaves, and how long it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,50 @@ pub struct NetworkRates {
     pub refuse: Odds,
     /// The client reads slowly: the broker's writer is held up.
     pub slow_reader: Odds,
+    /// After a cut, the client learns of it only after seconds.
+    pub late_close: Odds,
+}
+
+/// The kinds of faults, as they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NetworkFault {
+    /// A connection was cut.
+    Cut,
+    /// A connection was cut, and the broker does not learn of it.
+    HalfOpen,
+    /// A connection was cut, and the client learns of it after seconds.
+    LateClose,
+    /// A connection was refused.
+    Refused,
+    /// A piece was held up for long.
+    Stalled,
+    /// A client read slowly.
+    SlowReader,
+}
+
+impl NetworkFault {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Cut,
+        Self::HalfOpen,
+        Self::LateClose,
+        Self::Refused,
+        Self::Stalled,
+        Self::SlowReader,
+    ];
+}
+
+impl fmt::Display for NetworkFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cut => "connection cut",
+            Self::HalfOpen => "connection half-open",
+            Self::LateClose => "cut learned of late",
+            Self::Refused => "connection refused",
+            Self::Stalled => "connection stalled",
+            Self::SlowReader => "slow reader",
+        })
+    }
 }
 
 /// All connections of a run.
@@ -40,6 +87,8 @@ pub struct Network {
     rates: NetworkRates,
     /// Whether anything is cut, stalled or refused; off once the faults of a run are over.
     pub active: bool,
+    /// What struck since somebody looked.
+    pub struck: Vec<NetworkFault>,
 }
 
 #[derive(Debug)]
@@ -90,6 +139,7 @@ impl Network {
             by_client: BTreeMap::new(),
             rates,
             active: true,
+            struck: Vec::new(),
         }
     }
 
@@ -125,6 +175,9 @@ impl Network {
         let refused = choices
             .fault(Subsystem::NetworkFault, entity, refuse)
             .is_some();
+        if refused {
+            self.struck.push(NetworkFault::Refused);
+        }
         let mut link = Link {
             client,
             node,
@@ -266,12 +319,22 @@ impl Network {
         let half_open = choices
             .fault(Subsystem::NetworkFault, entity, half_open)
             .is_some();
+        let late = self.odds(self.rates.late_close);
+        let late = choices.fault(Subsystem::LateClose, entity, late);
+        self.struck.push(match (&late, half_open) {
+            (_, true) => NetworkFault::HalfOpen,
+            (Some(_), false) => NetworkFault::LateClose,
+            (None, false) => NetworkFault::Cut,
+        });
         let mut arrivals = Vec::new();
         if !half_open {
             let at = self.arrival(entity, now, to_broker, choices);
             arrivals.push((at, Arrival::BrokerSeesClose));
         }
-        let at = self.arrival(entity, now, to_client, choices);
+        let mut at = self.arrival(entity, now, to_client, choices);
+        if let Some(mut dice) = late {
+            at.0 += dice.between(500 * MILLISECOND, 3 * SECOND);
+        }
         arrivals.push((at, Arrival::ClientSeesClose));
         arrivals
     }
@@ -354,21 +417,25 @@ impl Network {
     }
 
     /// How long the broker's writer waits before it sends the next response, in nanoseconds.
-    pub fn writer_delay(&self, id: ConnectionId, choices: &mut Choices) -> u64 {
+    pub fn writer_delay(&mut self, id: ConnectionId, choices: &mut Choices) -> u64 {
         let entity = self.links.get(&id).map_or(0, |link| link.entity);
         let slow = self.odds(self.rates.slow_reader);
         match choices.fault(Subsystem::NetworkFault, entity, slow) {
-            Some(mut dice) => dice.exponential(200 * MILLISECOND),
+            Some(mut dice) => {
+                self.struck.push(NetworkFault::SlowReader);
+                dice.exponential(200 * MILLISECOND)
+            }
             None => choices.exponential(Subsystem::NetworkLatency, entity, 5 * MICROSECOND),
         }
     }
 
     /// When something arrives that is sent now over the connection of an entity.
-    fn arrival(&self, entity: u64, now: Mono, last: Mono, choices: &mut Choices) -> Mono {
+    fn arrival(&mut self, entity: u64, now: Mono, last: Mono, choices: &mut Choices) -> Mono {
         let mean = self.rates.latency_ns;
         let mut delay = choices.exponential(Subsystem::NetworkLatency, entity, mean);
         let stall = self.odds(self.rates.stall);
         if let Some(mut dice) = choices.fault(Subsystem::NetworkFault, entity, stall) {
+            self.struck.push(NetworkFault::Stalled);
             delay += dice.exponential(400 * MILLISECOND);
         }
         // Never before what was sent earlier.

@@ -18,6 +18,7 @@
 //! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, IdempotentSendOnce, ClientKeepsItsWord |
 //! | [`producers`] | SequenceGapless, DuplicateReturnsOriginalOffset, StaleEpochFenced, OutOfOrderRejected, ProducerIdUnique, DedupSurvivesRestart |
 //! | [`groups`] | GenerationMonotonic, OnePartitionOneOwnerPerGeneration, StaleCommitRejected, CommittedOffsetDurable, CommitNeverRegressesUnasked, StaticMemberFenced, LegalTargetAssignment, NoDoubleAssignment, MemberEpochValid, RebalanceTerminates, DeadMemberEvicted |
+//! | [`damage`] | DamageDetected, SaysSoOnce, ReadableWhileReadOnly |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
 use std::collections::BTreeMap;
@@ -32,7 +33,9 @@ use odradek_core::time::Mono;
 
 use self::admin::Configs;
 use self::clients::Clients;
+use self::codes::Codes;
 use self::connections::Exchanges;
+use self::damage::Damages;
 use self::groups::Groups;
 use self::model::{LogModel, Models};
 use self::producers::Producers;
@@ -44,7 +47,9 @@ pub mod admin;
 pub mod answers;
 pub mod cleaned;
 pub mod clients;
+pub mod codes;
 pub mod connections;
+pub mod damage;
 pub mod durability;
 pub mod groups;
 pub mod indexes;
@@ -169,6 +174,12 @@ pub enum Check {
     EverythingAcknowledgedIsRead,
     /// Once faults stop, everything ends within a bound of virtual time.
     Liveness,
+    /// What damage of the disk took was refused or cut, and the broker's log names the place.
+    DamageDetected,
+    /// That a filesystem turned read-only is said once for each log and process.
+    SaysSoOnce,
+    /// What was readable stays so when the filesystem turns read-only.
+    ReadableWhileReadOnly,
     /// A process ends only for a fault that was injected.
     FatalWithoutFault,
     /// The core never panics.
@@ -313,6 +324,22 @@ pub enum Mark {
     CrashedInCommit,
     /// A process died with a batch of an idempotent producer under way.
     CrashedInIdempotentProduce,
+    /// A batch was packed in the codec that its topic keeps.
+    Recompressed,
+    /// A start or a read found an index wrong, and it was built anew.
+    IndexRebuilt,
+    /// Records were read while the filesystem was read-only.
+    ReadWhileReadOnly,
+    /// A produce was refused while the filesystem was read-only.
+    RefusedWhileReadOnly,
+    /// A fetch was refused a batch that was damaged.
+    DamagedRefused,
+    /// Recovery cut the log at a batch that was damaged.
+    DamagedCut,
+    /// Damage put a partition out of service.
+    PartitionOffline,
+    /// The broker did not start, and named the damaged file.
+    RestoredByOperator,
 }
 
 impl Mark {
@@ -321,7 +348,14 @@ impl Mark {
     pub fn of(workload: Workload) -> Vec<Self> {
         let all = Self::ALL.iter().copied();
         match workload {
-            Workload::Mixed => all.collect(),
+            Workload::Mixed => all.filter(|mark| *mark < Self::DamagedRefused).collect(),
+            Workload::Damage => vec![
+                Self::IndexRebuilt,
+                Self::DamagedRefused,
+                Self::DamagedCut,
+                Self::PartitionOffline,
+                Self::RestoredByOperator,
+            ],
             Workload::Idempotence => vec![
                 Self::DuplicateAnswered,
                 Self::DuplicateAnsweredAfterRestart,
@@ -398,6 +432,14 @@ impl Mark {
         Self::CrashedInHeartbeat,
         Self::CrashedInCommit,
         Self::CrashedInIdempotentProduce,
+        Self::Recompressed,
+        Self::IndexRebuilt,
+        Self::ReadWhileReadOnly,
+        Self::RefusedWhileReadOnly,
+        Self::DamagedRefused,
+        Self::DamagedCut,
+        Self::PartitionOffline,
+        Self::RestoredByOperator,
     ];
 }
 
@@ -412,6 +454,7 @@ pub struct Oracle {
     clients: Clients,
     configs: Configs,
     groups: Groups,
+    damages: Damages,
     files: BTreeMap<FileId, FilePath>,
     topic_ids: BTreeMap<TopicId, String>,
     /// Topics whose creation was acknowledged and whose deletion nobody asked for.
@@ -421,6 +464,8 @@ pub struct Oracle {
     told: u64,
     /// Counts of what happened.
     pub marks: BTreeMap<Mark, u64>,
+    /// The error codes that were answered.
+    pub codes: Codes,
     /// How many batches were acknowledged.
     pub acked_batches: u64,
     /// How many fetches had records.
@@ -429,6 +474,8 @@ pub struct Oracle {
     was_loading: bool,
     ever_started: bool,
     is_stopping: bool,
+    /// Until then the process stands, or stood, still.
+    paused_until: Mono,
 }
 
 impl Oracle {
@@ -444,18 +491,21 @@ impl Oracle {
             clients: Clients::default(),
             configs: Configs::default(),
             groups: Groups::default(),
+            damages: Damages::default(),
             files: BTreeMap::new(),
             topic_ids: BTreeMap::new(),
             created: BTreeMap::new(),
             violations: Vec::new(),
             told: 0,
             marks: BTreeMap::new(),
+            codes: Codes::default(),
             acked_batches: 0,
             full_fetches: 0,
             now: Mono::default(),
             was_loading: false,
             ever_started: false,
             is_stopping: false,
+            paused_until: Mono::default(),
         }
     }
 
@@ -585,6 +635,7 @@ impl Oracle {
         self.groups_process_ended(death);
         self.exchanges.clear();
         self.producers.process_ended();
+        self.damage_process_ended();
         self.models.process_ended(death);
     }
 

@@ -3,10 +3,11 @@
 //! Each seed leaves most things out and does a few of them often, so that rare combinations come
 //! up (swarm testing).
 
-use odradek_core::group::config::GroupConfig;
+use odradek_core::group::config::{GroupConfig, MigrationPolicy};
 use odradek_core::input::Endpoint;
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::metadata::config::{BrokerConfig, CleanerConfig};
+use odradek_core::record::Compression;
 
 use crate::choices::{Choices, Odds};
 use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
@@ -32,6 +33,13 @@ pub struct Swarm {
     pub full_disk_every_ns: Option<u64>,
     /// Whether the wall clock steps: mean time between steps, in nanoseconds.
     pub wall_steps_every_ns: Option<u64>,
+    /// How much faster the wall clock runs than the monotonic one, in parts per million.
+    pub wall_drift_ppm: i64,
+    /// The process pauses, per step.
+    pub pauses: Odds,
+    /// Whether frames are prepared with the codecs that the broker tells; else the step packs batches
+    /// anew, where a topic keeps a codec of its own.
+    pub tells_codecs: bool,
     /// What clients there are.
     pub workload: WorkloadMix,
     /// How long faults and workload last, in nanoseconds of virtual time.
@@ -90,6 +98,8 @@ pub struct WorkloadMix {
     pub trimmers: u32,
     /// Clients that keep a table in a compacted topic.
     pub keepers: u32,
+    /// Clients that ask for what must be refused.
+    pub refused: u32,
     /// Clients that send garbage.
     pub hostile: u32,
     /// Groups.
@@ -171,15 +181,18 @@ pub enum Workload {
     Compaction,
     /// Groups and committed offsets.
     Rebalance,
+    /// A disk that changes what was written to it.
+    Damage,
 }
 
 impl Workload {
     /// All of them, by the names of the command line.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("mixed", Self::Mixed),
         ("idempotence", Self::Idempotence),
         ("compaction", Self::Compaction),
         ("rebalance", Self::Rebalance),
+        ("damage", Self::Damage),
     ];
 
     /// The one of a name. The error names those that there are.
@@ -214,7 +227,7 @@ impl Swarm {
             broker,
             disk: draw_disk(choices),
             tearing: Tearing {
-                sector_bytes: pick(choices, 1, &[512, 512, 512, 4096]),
+                sector_bytes: pick(choices, 1, &[512, 512, 512, 4096, 1]),
                 harsh: chance(choices, 2, 300_000),
                 garbage: chance(choices, 3, 400_000),
             },
@@ -228,9 +241,22 @@ impl Swarm {
             },
             full_disk_every_ns: chance(choices, 9, 150_000).then_some(250 * MILLISECOND),
             wall_steps_every_ns: chance(choices, 10, 250_000).then_some(250 * MILLISECOND),
+            wall_drift_ppm: if chance(choices, 180, 100_000) {
+                pick(choices, 181, &[-100_000, -5_000, 5_000, 100_000])
+            } else {
+                0
+            },
+            pauses: rate(choices, 182, 100_000, &[2_000, 10_000]),
+            tells_codecs: chance(choices, 171, 500_000),
             workload: draw_workload(choices),
             duration_ns: 0,
         };
+        if chance(choices, 183, 150_000) {
+            // What befalls a broker while it stops is rare where stops are.
+            swarm.crashes.graceful = Odds(800_000);
+            swarm.crashes.limit = swarm.crashes.limit.max(4);
+            swarm.crashes.early = Odds(0);
+        }
         if workload == Workload::Idempotence {
             swarm.workload.idempotent = pick(choices, 96, &[1, 2, 3]);
             swarm.workload.producers = 0;
@@ -248,7 +274,9 @@ impl Swarm {
             swarm.crashes.process = Odds(pick(choices, 166, &[0, 300_000]));
             swarm.crashes.mean_events = pick(choices, 167, &[150, 500]);
         }
-        if workload == Workload::Rebalance {
+        if workload == Workload::Damage {
+            swarm.damage(choices);
+        } else if workload == Workload::Rebalance {
             swarm.rebalance(choices);
         } else if workload != Workload::Compaction && chance(choices, 100, 150_000) {
             swarm.workload.groups = draw_groups(choices);
@@ -266,6 +294,7 @@ impl Swarm {
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
             swarm.disk.flush_error = Odds(0);
+            swarm.disk.turns_read_only = Odds(0);
             swarm.disk.full_flush = Odds(0);
         }
         swarm
@@ -273,6 +302,24 @@ impl Swarm {
 }
 
 impl Swarm {
+    /// Bytes that change on the disk, and many starts and readers that may meet them. Without
+    /// groups: their offsets are records like others, and what becomes of a group that cannot be
+    /// read is not judged.
+    fn damage(&mut self, choices: &mut Choices) {
+        self.disk.rot_at_rest = rate(choices, 190, 700_000, &[300_000, 800_000]);
+        self.disk.rot_while_running = rate(choices, 191, 500_000, &[5_000, 30_000]);
+        self.disk.misdirected_write = rate(choices, 192, 300_000, &[3_000, 20_000]);
+        self.disk.misdirected_read = rate(choices, 193, 200_000, &[1_000, 5_000]);
+        self.broker.durability = Durability::Fsync;
+        self.broker.log.segment_bytes = pick(choices, 194, &[1_000, 1_000, 4_000]);
+        self.crashes.limit = pick(choices, 195, &[2, 4, 6]);
+        self.crashes.graceful = Odds(pick(choices, 196, &[300_000, 700_000]));
+        self.crashes.mean_events = pick(choices, 197, &[150, 500, 1_000]);
+        self.workload.consumers = self.workload.consumers.max(1);
+        self.workload.keepers = 0;
+        self.workload.listers = pick(choices, 198, &[0, 1, 1]);
+    }
+
     /// Mostly groups: of the others only a few, for topics to move under the members.
     fn rebalance(&mut self, choices: &mut Choices) {
         self.workload.groups = draw_groups(choices);
@@ -330,6 +377,8 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             consumer_max_size: pick(choices, 124, &[2, 100, 100, 100]),
             offsets_retention_ms: pick(choices, 125, &[1_000, WEEK_MS]),
             offsets_retention_check_interval_ms: pick(choices, 126, &[250, DAY_MS, DAY_MS, DAY_MS]),
+            // The oracle has no model yet of a group with members of both protocols.
+            migration_policy: MigrationPolicy::Disabled,
             ..GroupConfig::default()
         },
         metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),
@@ -342,6 +391,28 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             retention_ms: None,
             // Only topics that say so themselves are cleaned: what others have is read whole.
             min_cleanable_dirty_ppm: 1_000_000,
+            compression: pick(
+                choices,
+                170,
+                &[
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    Some(Compression::None),
+                    Some(Compression::Gzip),
+                    Some(Compression::Snappy),
+                    Some(Compression::Lz4),
+                    Some(Compression::Zstd),
+                ],
+            ),
             ..LogConfig::default()
         },
         cleaner: CleanerConfig {
@@ -380,6 +451,16 @@ fn draw_disk(choices: &mut Choices) -> DiskRates {
         manage_error: rate(choices, 35, 150_000, &[1_000, 10_000, 50_000]),
         read_error: rate(choices, 36, 100_000, &[1_000, 20_000]),
         full_flush: rate(choices, 37, 500_000, &[200_000]),
+        turns_read_only: rate(choices, 200, 300_000, &[300_000, 1_000_000]),
+        latent_error: rate(choices, 201, 100_000, &[5_000, 50_000]),
+        short_read: rate(choices, 202, 100_000, &[10_000, 200_000]),
+        no_descriptor: rate(choices, 203, 80_000, &[1_000, 10_000]),
+        device_stall: rate(choices, 204, 80_000, &[5_000, 20_000]),
+        // Only the workload of that name has damage.
+        misdirected_read: Odds(0),
+        misdirected_write: Odds(0),
+        rot_at_rest: Odds(0),
+        rot_while_running: Odds(0),
         latency: pick(
             choices,
             38,
@@ -405,6 +486,7 @@ fn draw_network(choices: &mut Choices) -> NetworkRates {
         stall: rate(choices, 43, 300_000, &[2_000, 20_000]),
         refuse: rate(choices, 44, 200_000, &[100_000]),
         slow_reader: rate(choices, 45, 300_000, &[20_000, 200_000]),
+        late_close: rate(choices, 46, 150_000, &[300_000]),
     }
 }
 
@@ -440,6 +522,7 @@ fn draw_workload(choices: &mut Choices) -> WorkloadMix {
         administrators: pick(choices, 92, &[0, 0, 1]),
         trimmers: pick(choices, 80, &[0, 0, 1, 1]),
         keepers: pick(choices, 163, &[0, 0, 0, 1]),
+        refused: u32::from(chance(choices, 184, 100_000)),
         hostile: pick(choices, 81, &[0, 0, 0, 1]),
         groups: GroupMix::default(),
     }

@@ -20,6 +20,8 @@
 //! - OffsetFetch: offsets of topics that are deleted and made again.
 //! - DescribeGroups, ConsumerGroupDescribe: authorized operations, of which there are none.
 //! - ConsumerGroupHeartbeat: racks that differ (nothing depends on them), and configs of groups.
+//! - Groups with members of both protocols: `group.consumer.migration.policy` is `disabled`, since the
+//!   oracle has no model of them yet.
 //! - `__consumer_offsets`: nobody produces to it, changes its configs, or deletes it.
 //!
 //! A client is a [`Client`]: a state machine that the world hands its events to. Some build their
@@ -46,6 +48,7 @@ pub mod committer;
 pub mod consumer;
 pub mod consumer_member;
 pub mod founder;
+pub mod gaps;
 pub mod group_member;
 pub mod group_requests;
 pub mod hostile;
@@ -57,6 +60,7 @@ pub mod machine_consumer;
 pub mod machine_producer;
 pub mod pace;
 pub mod producer;
+pub mod refused;
 pub mod seen;
 pub mod session;
 pub mod topic_maker;
@@ -117,6 +121,8 @@ pub struct Catalog {
     pub ids: BTreeMap<String, TopicId>,
     /// The largest high watermark that an answer has told, by topic and partition.
     pub high_watermarks: BTreeMap<(String, i32), i64>,
+    /// What the last reader cannot read, by the directory of the partition: first and last offsets.
+    pub unreadable: BTreeMap<String, Vec<(i64, i64)>>,
     /// The ids of members of groups whose clients live.
     pub members: BTreeSet<String>,
 }
@@ -247,6 +253,9 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..mix.keepers {
         clients.push(Box::new(keeper::Keeper::new(mix)));
+    }
+    for _ in 0..mix.refused {
+        clients.push(Box::new(refused::Refused::default()));
     }
     clients
 }

@@ -18,8 +18,10 @@ use crate::clock::{Clock, SECOND};
 use crate::decisions::{Decided, Decisions, FullDisk, WallStep};
 use crate::disk::Inode;
 use crate::disk::faults::DiskFault;
+use crate::fault::{Fault, Stage};
 use crate::host::files::{Report, Token};
 use crate::network::{Arrival, Network};
+use crate::oracle::codes::Codes;
 use crate::oracle::{Check, Mark, Oracle, Violation};
 use crate::story;
 use crate::swarm::{Swarm, Workload};
@@ -34,6 +36,7 @@ pub use self::script::Plan;
 use self::script::Script;
 
 mod effects;
+mod mishaps;
 pub mod node;
 mod phases;
 mod process;
@@ -142,6 +145,8 @@ enum Phase {
 pub struct Counts {
     /// Inputs handled.
     pub steps: u64,
+    /// Completions of the disk.
+    pub completions: u64,
     /// Process crashes.
     pub crashes: u64,
     /// Power losses.
@@ -160,8 +165,8 @@ pub struct Counts {
     pub operations: u64,
     /// Requests that set up others.
     pub set_ups: u64,
-    /// Disk faults by kind.
-    pub faults: BTreeMap<DiskFault, u64>,
+    /// Faults by kind, and by what the broker was doing when they struck.
+    pub faults: BTreeMap<(Fault, Stage), u64>,
 }
 
 /// How a run ended.
@@ -175,6 +180,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// What happened, by the oracle's marks.
     pub marks: BTreeMap<Mark, u64>,
+    /// The error codes that were answered.
+    pub codes: Codes,
     /// Batches acknowledged.
     pub acked_batches: u64,
     /// Fetches with records.
@@ -249,12 +256,15 @@ impl World {
         }
         let mut oracle = Oracle::new(swarm.broker.durability, swarm.broker.log.clone());
         oracle.groups_have(&swarm.broker.groups);
+        oracle.wall_drifts(swarm.wall_drift_ppm);
+        let mut clock = Clock::new();
+        clock.drift_wall(swarm.wall_drift_ppm);
         let catalog = Catalog {
             topics: workload::topics(&swarm.workload),
             ..Catalog::default()
         };
         Self {
-            clock: Clock::new(),
+            clock,
             nodes: vec![Node::new(&swarm, planted)],
             network: Network::new(swarm.network),
             clients,
@@ -294,6 +304,7 @@ impl World {
             };
             self.oracle.tick(self.clock.mono());
             self.dispatch(event);
+            self.count_network_faults();
             events += 1;
             if events > MAX_EVENTS {
                 self.oracle.stuck("the run does not end");
@@ -330,6 +341,7 @@ impl World {
             seed: plan.seed,
             violation: self.oracle.violation().cloned(),
             marks: self.oracle.marks,
+            codes: self.oracle.codes,
             acked_batches: self.oracle.acked_batches,
             full_fetches: self.oracle.full_fetches,
             virtual_ns: self.clock.mono().0 - SECOND,
@@ -375,6 +387,9 @@ impl World {
     }
 
     fn dispatch(&mut self, event: Event) {
+        let Some(event) = self.unless_paused(event) else {
+            return;
+        };
         match event {
             Event::Execute { node, life, token } => self.execute(node, life, token),
             Event::Report { node, life, report } => self.report(node, life, report),
@@ -384,7 +399,7 @@ impl World {
                     Lane::Disk,
                     format_args!("evict clean pages of inode {}", inode.0),
                 );
-                *self.counts.faults.entry(DiskFault::Evicted).or_default() += 1;
+                self.struck(node, Fault::Disk(DiskFault::Evicted));
                 self.nodes[node].disk.evict(inode);
             }
             Event::Arrive {

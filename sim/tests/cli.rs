@@ -156,3 +156,19 @@ fn what_does_not_fail_cannot_be_made_small() {
     assert_eq!(output.status.code(), Some(2));
     assert!(error(&output).contains("seed 7 does not fail"));
 }
+
+#[test]
+fn whoever_stops_reading_ends_the_program_quietly() {
+    let folder = TempDir::new().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_odradek-sim"))
+        .args(["replay", "1", "--trace"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(error(&output), "");
+    assert_eq!(output.status.code(), Some(141));
+}

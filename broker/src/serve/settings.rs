@@ -107,6 +107,8 @@ fn read_file(path: &Path, values: &mut Values) -> Result<(), Failure> {
 fn refuse(problem: &ConfigProblem, values: &Values) -> Failure {
     let name = match problem {
         ConfigProblem::Unknown { name, .. } | ConfigProblem::Invalid { name, .. } => name,
+        // What a group may not say is said in a request.
+        ConfigProblem::Group(_) => return Failure::usage(problem),
     };
     match values.get(name) {
         Some(value) => Failure::usage(format!("{}: {problem}", value.origin)),

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
@@ -16,7 +17,7 @@ use crate::metadata::config::BrokerConfig;
 use crate::read_job::ReadJob;
 use crate::record::batch::Compression;
 use crate::record::builder::{BatchBuilder, BatchFields};
-use crate::request::prepare;
+use crate::request::{Codecs, prepare};
 use crate::time::{Mono, Now, Wall};
 use crate::wire::frame::{decode_response, encode_request};
 use crate::wire::messages::Body;
@@ -55,6 +56,9 @@ pub(crate) struct Harness {
     pub(crate) started: bool,
     pub(crate) stopped: bool,
     pub(crate) reports: Vec<String>,
+    codecs: Arc<Codecs>,
+    /// Frames are prepared with the codecs of the start.
+    pub(crate) ignores_codecs: bool,
 }
 
 impl Harness {
@@ -85,6 +89,8 @@ impl Harness {
             started: false,
             stopped: false,
             reports: Vec::new(),
+            codecs: Arc::default(),
+            ignores_codecs: false,
         };
         harness.input(Input::Start);
         harness
@@ -135,7 +141,7 @@ impl Harness {
     pub(crate) fn send_raw(&mut self, connection: ConnectionId, frame: Bytes) {
         self.input(Input::Request {
             connection,
-            request: Box::new(prepare(frame)),
+            request: Box::new(prepare(frame, &self.codecs)),
         });
     }
 
@@ -356,6 +362,12 @@ impl Harness {
             }
             Effect::Report(report) => {
                 self.reports.push(report.to_string());
+                None
+            }
+            Effect::Codecs(codecs) => {
+                if !self.ignores_codecs {
+                    self.codecs = codecs;
+                }
                 None
             }
             Effect::Started => {
@@ -622,4 +634,23 @@ pub(crate) fn values_of(response: &FetchResponse) -> Vec<String> {
         }
     }
     values
+}
+
+/// Produces a batch and waits for the answer.
+pub(crate) fn send_batch(
+    host: &mut Harness,
+    connection: ConnectionId,
+    topic: &str,
+    batch: Bytes,
+) -> PartitionProduceResponse {
+    host.send(connection, 9, &produce_request(topic, -1, batch));
+    host.produced(connection).expect("the answer is there")
+}
+
+/// The bytes of the batches in the answer to a fetch of one partition.
+pub(crate) fn produced_batch(response: &FetchResponse) -> Bytes {
+    match &response.responses[0].partitions[0].records {
+        Some(Records::Bytes(bytes)) => bytes.clone(),
+        other => panic!("{other:?}"),
+    }
 }

@@ -87,6 +87,17 @@ pub(super) fn read(state: &mut State, cx: &mut Context<'_>, result: Result<ReadO
     let output = match result {
         Ok(output) => output,
         Err(error) => {
+            // Without these files it is not known which directories nobody needs any more: so
+            // none is removed, and what else is wrong with the disk shows where it is read.
+            if let Stage::Starting(Starting {
+                step: Step::Identifying(_),
+                ..
+            }) = state.stage
+            {
+                let message = format!("no directory is removed in this start: {error}");
+                cx.report(Level::Warn, "start", message);
+                return load_partitions(state, cx);
+            }
             return fail(
                 state,
                 cx,
@@ -377,7 +388,23 @@ fn remove_strays(
         if known {
             continue;
         }
-        if topic.is_some() || name.ends_with("-delete") {
+        // The directory of a topic that is known is durable before the topic is, and a directory of
+        // its name that was there before is gone by then: another id in it is damage of that one
+        // small file, and no reason to throw the records away.
+        let is_named = state.metadata.image().topics().any(|topic| {
+            (0..topic.partitions).any(|index| *name == partition_name(&topic.name, index))
+        });
+        if is_named && topic.is_some() {
+            cx.report(
+                Level::Error,
+                "start",
+                format!(
+                    "file={name}/partition.metadata names another topic than the cluster's \
+                     metadata does; the directory is used as that topic's: check the disk, and \
+                     restore the file from a copy"
+                ),
+            );
+        } else if topic.is_some() || name.ends_with("-delete") {
             cx.report(
                 Level::Info,
                 "start",
@@ -462,5 +489,6 @@ fn serve(state: &mut State, cx: &mut Context<'_>) {
     state.stage = Stage::Running;
     state.schedule_retention(cx);
     state.checkpoint.want(cx.now);
+    state.tell_codecs(cx);
     cx.out.push(Effect::Started);
 }

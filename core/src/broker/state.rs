@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use rand_chacha::ChaCha12Rng;
@@ -24,7 +25,7 @@ use crate::partition::delayed_fetch::DelayedFetch;
 use crate::partition::delayed_produce::DelayedProduce;
 use crate::partition::{Partition, PartitionKey, delayed_fetch, delayed_produce};
 use crate::read_job::ReadOutput;
-use crate::request::{self, PendingDelete, PendingListOffsets, PendingTopics};
+use crate::request::{self, Codecs, PendingDelete, PendingListOffsets, PendingTopics};
 use crate::time::Mono;
 use crate::wire::{ErrorCode, Str};
 
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pub(crate) topics: Topics,
     pub(crate) groups: GroupCoordinator,
     pub(crate) partitions: BTreeMap<PartitionKey, Partition>,
+    /// What the host was last told.
+    pub(crate) codecs: Arc<Codecs>,
     pub(crate) by_log: BTreeMap<LogId, PartitionKey>,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) produces: BTreeMap<RequestId, DelayedProduce>,
@@ -143,6 +146,7 @@ impl State {
             topics: Topics::default(),
             groups: GroupCoordinator::default(),
             partitions: BTreeMap::new(),
+            codecs: Arc::default(),
             by_log: BTreeMap::new(),
             checkpoint: Checkpoint::default(),
             produces: BTreeMap::new(),
@@ -550,5 +554,6 @@ impl State {
             partition.min_in_sync_replicas =
                 self.metadata.min_in_sync_replicas(&self.config, key.topic);
         }
+        self.tell_codecs(cx);
     }
 }

@@ -1,5 +1,7 @@
 //! The broker as a client sees it, on a disk in memory.
 
+mod codecs;
+mod like_kafka;
 mod producers;
 
 use alloc::format;
@@ -302,6 +304,26 @@ fn a_clean_stop_scans_nothing_and_raises_no_epoch() {
 }
 
 #[test]
+fn a_partition_whose_small_file_names_another_topic_keeps_its_records() {
+    let (mut host, client) = started();
+    host.produce(client, "orders", &["a"]);
+    let mut files = host.kill();
+    let text = files.read("orders-0/partition.metadata").unwrap().to_vec();
+    let text = String::from_utf8(text).unwrap();
+    let (line, id) = text.split_once("topic_id: ").unwrap();
+    // Another character of base64: as sound as the right one.
+    let other = if id.starts_with('A') { 'B' } else { 'A' };
+    let damaged = format!("{line}topic_id: {other}{}", &id[1..]);
+    files.write("orders-0/partition.metadata", damaged.as_bytes());
+
+    let mut host = Harness::start_on(files, BrokerConfig::default());
+    let mut reports = host.reports.iter();
+    assert!(reports.any(|report| report.contains("orders-0/partition.metadata")));
+    let client = host.connect();
+    assert_eq!(host.fetch(client, "orders", 0), ["a"]);
+}
+
+#[test]
 fn a_directory_of_another_kind_is_refused_untouched() {
     let mut files = super::harness::Files::default();
     files.write("thesis.txt", b"important");
@@ -432,7 +454,8 @@ fn topics_are_validated_as_kafka_does() {
     for (name, value) in [
         ("no.such.key", "1"),
         ("segment.bytes", "14"),
-        ("compression.type", "gzip"),
+        ("compression.type", "brotli"),
+        ("compression.gzip.level", "0"),
     ] {
         assert_eq!(
             create(&mut host, client, config(name, value)),

@@ -377,6 +377,7 @@ impl Consumer {
             let reading = Reading {
                 check_crcs: self.config.check_crcs,
                 max_decompressed_bytes: self.config.max_decompressed_bytes,
+                bugs: self.bugs,
             };
             let Some(assigned) = self.assigned.get_mut(&partition) else {
                 continue;

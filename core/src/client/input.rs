@@ -106,6 +106,9 @@ pub enum Command {
     /// what was assigned or subscribed to before. Not answered: what is assigned and revoked is told
     /// among what is polled, so nothing happens without polls.
     Subscribe(Vec<TopicName>),
+    /// The same with all topics whose whole name this regular expression matches, now or later. The
+    /// broker matches it in the protocol of KIP-848, and then its own topics match too.
+    SubscribePattern(String),
     /// Commit what was processed, leave the group and read nothing any more. Not answered.
     Unsubscribe,
     /// Store how far the group has read; [`Committed`](super::ClientEvent::Committed) once it is
@@ -339,6 +342,7 @@ impl fmt::Display for Command {
                 f.write_str("subscribe")?;
                 topics.iter().try_for_each(|topic| write!(f, " {topic}"))
             }
+            Self::SubscribePattern(expression) => write!(f, "subscribe /{expression}/"),
             Self::Unsubscribe => f.write_str("unsubscribe"),
             Self::Commit {
                 offsets,

@@ -33,6 +33,12 @@ pub(crate) struct Metadata {
     topics: BTreeMap<TopicName, Topic>,
     /// What is asked for.
     wanted: BTreeSet<TopicName>,
+    /// Whether the names of all topics are asked for too.
+    watches_all: bool,
+    /// All names, as of an answer; true of the broker's own topics.
+    all: Option<(u64, BTreeMap<TopicName, bool>)>,
+    /// Whether the request in flight asks for all.
+    asked_all: bool,
 
     /// Counts the answers that were taken in.
     generation: u64,
@@ -78,6 +84,9 @@ impl Metadata {
             controller: None,
             topics: BTreeMap::new(),
             wanted: BTreeSet::new(),
+            watches_all: false,
+            all: None,
+            asked_all: false,
             generation: 0,
             update_needed: false,
             in_flight: false,
@@ -127,6 +136,22 @@ impl Metadata {
         }
     }
 
+    /// Asks for the names of all topics too, or no longer.
+    pub(crate) fn watch_all(&mut self, watches_all: bool) {
+        if watches_all && !self.watches_all {
+            self.all = None;
+            self.request_update();
+        }
+        self.watches_all = watches_all;
+    }
+
+    /// The names of all topics, each with whether it is one of the broker's own, and the number of
+    /// the answer that said so.
+    pub(crate) fn all_topics(&self) -> Option<(u64, &BTreeMap<TopicName, bool>)> {
+        let (generation, names) = self.all.as_ref().filter(|_| self.watches_all)?;
+        Some((*generation, names))
+    }
+
     /// What is known turned out to be wrong, or not enough.
     pub(crate) fn request_update(&mut self) {
         self.update_needed = true;
@@ -154,7 +179,7 @@ impl Metadata {
             })
             .collect();
         let body = RequestBody::from(MetadataRequest {
-            topics: Some(topics),
+            topics: (!self.watches_all).then_some(topics),
             allow_auto_topic_creation: self.allow_auto_create_topics,
             ..Default::default()
         });
@@ -163,6 +188,7 @@ impl Metadata {
         match network.send(step, target, Some(Purpose::Metadata), &body, within, 0) {
             Ok(()) => {
                 self.in_flight = true;
+                self.asked_all = self.watches_all;
                 self.needed_since = false;
             }
             Err(_) => self.failed(step),
@@ -218,6 +244,9 @@ impl Metadata {
             let name = name.clone();
             incomplete |= self.update_topic(&name, topic);
         }
+        if self.asked_all {
+            self.update_all(response);
+        }
         incomplete |= self
             .wanted
             .iter()
@@ -231,6 +260,24 @@ impl Metadata {
             0
         };
         self.not_before = self.backoff.after(self.failures, step);
+    }
+
+    /// Takes in an answer with all topics: who is not in it is not there.
+    fn update_all(&mut self, response: &MetadataResponse) {
+        let answered = response.topics.iter().filter_map(|topic| {
+            let name = topic.name.as_deref()?;
+            Some((TopicName::from(name), topic.is_internal))
+        });
+        let all: BTreeMap<TopicName, bool> = answered.collect();
+        for name in self.wanted.iter().filter(|name| !all.contains_key(*name)) {
+            let topic = Topic {
+                id: TopicId::ZERO,
+                error: Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+                partitions: Vec::new(),
+            };
+            self.topics.insert(name.clone(), topic);
+        }
+        self.all = Some((self.generation, all));
     }
 
     /// Takes in what is new of a topic; whether it has to be asked for again.

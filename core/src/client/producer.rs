@@ -178,6 +178,9 @@ impl Producer {
 
     /// Everything accepted so far is sent without lingering.
     pub(crate) fn flush(&mut self, step: &mut Step<'_>, id: CommandId) {
+        if self.bugs.has(Bug::FlushTooEarly) {
+            return step.out.event(ClientEvent::Flushed { id });
+        }
         self.ledger.flush(step, id);
         self.look_at_all(step);
     }
@@ -401,6 +404,9 @@ impl Producer {
                     self.give_up(step, index, batch, error);
                     return;
                 }
+                if self.bugs.has(Bug::NumberRetriesAnew) {
+                    batch.strip_number().expect("a batch of our own reads back");
+                }
                 let at = self.backoff.after(batch.attempts, step);
                 if let Some(partition) = self.partitions.get_mut(index) {
                     if self.bugs.has(Bug::ForgetSendOrder) {
@@ -426,7 +432,8 @@ impl Producer {
             partition.numbers.continues(&batch);
         }
         let partition = self.partitions.get(index).map_or(-1, |p| p.number);
-        for (place, send) in (0..).zip(batch.drop_records()) {
+        let first = i64::from(self.bugs.has(Bug::OutcomeOffsetOff));
+        for (place, send) in (first..).zip(batch.drop_records()) {
             let outcome = Outcome::Ok {
                 partition,
                 offset: base_offset
@@ -444,7 +451,13 @@ impl Producer {
         if let Some(partition) = self.partitions.get_mut(index) {
             partition.numbers.breaks_at(&batch);
         }
-        let outcome = if batch.maybe_appended {
+        let outcome = if batch.maybe_appended && self.bugs.has(Bug::MakeUpOffsets) {
+            Outcome::Ok {
+                partition: self.partitions.get(index).map_or(-1, |p| p.number),
+                offset: Some(Offset(10_000)),
+                timestamp: 0,
+            }
+        } else if batch.maybe_appended {
             Outcome::Unknown(error)
         } else {
             Outcome::Failed(error)

@@ -15,18 +15,20 @@
 //! it. What is here between two records (who joins, who waits) is lost with the process, and then the
 //! members join again.
 
+mod join;
 mod member;
+mod message;
 mod rebalance;
 mod restore;
+mod sync;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use member::{Member, Protocol};
+pub(crate) use message::{Join, JoinReply, MemberRef, Outcome, Reply, Sync, SyncReply};
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-
-use bytes::Bytes;
 
 use member::Joining;
 use rebalance::InitialDelay;
@@ -44,7 +46,7 @@ const NEW_MEMBER_JOIN_TIMEOUT_MS: u64 = 5 * 60 * 1000;
 
 /// What one group may hold in memory, which is also about the size of its record. Beyond it no
 /// member joins.
-const MAX_GROUP_BYTES: usize = 3 << 20;
+pub(super) const MAX_GROUP_BYTES: usize = 3 << 20;
 
 /// Ids given out and not used yet that a group waits for. Beyond it no member joins.
 const MAX_PENDING: usize = 10_000;
@@ -95,89 +97,6 @@ pub(crate) struct ClassicGroup {
     sync_deadline: Option<Mono>,
     /// What is planted, in a build that has bugs; each call brings it.
     pub(crate) bugs: Bugs,
-}
-
-/// What a JoinGroup asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Join {
-    pub(crate) request: RequestId,
-    /// Empty for a new member.
-    pub(crate) member_id: Str,
-    pub(crate) instance_id: Option<Str>,
-    pub(crate) client_id: Str,
-    pub(crate) client_host: Str,
-    pub(crate) session_timeout_ms: u64,
-    pub(crate) rebalance_timeout_ms: u64,
-    pub(crate) protocol_type: Str,
-    pub(crate) protocols: Vec<Protocol>,
-    /// The id that a new member gets.
-    pub(crate) new_member_id: Str,
-    /// Whether the version asks a new member to come back with its id (KIP-394).
-    pub(crate) requires_known_member_id: bool,
-    /// Whether the version lets a leader skip its assignment (KIP-814).
-    pub(crate) may_skip_assignment: bool,
-}
-
-/// What a SyncGroup asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Sync {
-    pub(crate) request: RequestId,
-    pub(crate) member: MemberRef,
-    pub(crate) protocol_type: Option<Str>,
-    pub(crate) protocol_name: Option<Str>,
-    /// What each member gets; only the leader says.
-    pub(crate) assignments: Vec<(Str, Bytes)>,
-}
-
-/// How a member names itself and the generation it lives in.
-#[derive(Clone, Debug)]
-pub(crate) struct MemberRef {
-    pub(crate) member_id: Str,
-    pub(crate) instance_id: Option<Str>,
-    pub(crate) generation_id: i32,
-}
-
-/// What an operation decided.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// Answers that depend on no record.
-    pub(crate) answers: Vec<(RequestId, Reply)>,
-    /// Answers that wait until the group's record is durable.
-    pub(crate) durable: Vec<(RequestId, Reply)>,
-    /// Whether the group's record is to be appended now.
-    pub(crate) changed: bool,
-    /// Why the last rebalance began, for the log.
-    pub(crate) reason: Option<&'static str>,
-}
-
-/// An answer to a request that may have waited.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reply {
-    Join(JoinReply),
-    Sync(SyncReply),
-}
-
-/// The answer to a JoinGroup.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct JoinReply {
-    pub(crate) error: ErrorCode,
-    pub(crate) generation_id: i32,
-    pub(crate) protocol_type: Option<Str>,
-    pub(crate) protocol_name: Option<Str>,
-    pub(crate) leader: Str,
-    pub(crate) member_id: Str,
-    pub(crate) skip_assignment: bool,
-    /// Everybody, for the leader: member id, instance id, metadata.
-    pub(crate) members: Vec<(Str, Option<Str>, Bytes)>,
-}
-
-/// The answer to a SyncGroup.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SyncReply {
-    pub(crate) error: ErrorCode,
-    pub(crate) protocol_type: Option<Str>,
-    pub(crate) protocol_name: Option<Str>,
-    pub(crate) assignment: Bytes,
 }
 
 impl ClassicGroup {
@@ -242,361 +161,6 @@ impl ClassicGroup {
     /// Bytes that its members hold, roughly.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + PENDING_BYTES * self.pending.len()
-    }
-
-    /// A JoinGroup.
-    pub(crate) fn join(&mut self, now: Now, config: &GroupConfig, join: Join, out: &mut Outcome) {
-        let is_unknown = join.member_id.is_empty();
-        let refuse = |error, out: &mut Outcome| {
-            let reply = JoinReply::refusal(error, join.member_id.clone());
-            out.answers.push((join.request, Reply::Join(reply)));
-        };
-        if !self.accepts(config, &join) {
-            refuse(ErrorCode::GROUP_MAX_SIZE_REACHED, out);
-            if self.members.contains_key(&join.member_id) {
-                self.remove(&join.member_id, ErrorCode::GROUP_MAX_SIZE_REACHED, out);
-                self.after_removal(now, config, "the group is full", out);
-            } else if self.pending.remove(&join.member_id) {
-                self.sessions.cancel(&join.member_id);
-                self.maybe_complete_join(now, out);
-            }
-        } else if !self.supports_protocols(&join) {
-            refuse(ErrorCode::INCONSISTENT_GROUP_PROTOCOL, out);
-        } else if is_unknown {
-            self.join_new(now, config, join, out);
-        } else if self.pending.contains(&join.member_id) && join.instance_id.is_none() {
-            let member_id = join.member_id.clone();
-            self.add_member(now, config, member_id, join, out);
-        } else if let Err(error) = self.validate_member(&join.member_id, join.instance_id.as_ref())
-        {
-            refuse(error, out);
-        } else {
-            self.join_again(now, config, join, out);
-        }
-    }
-
-    /// Whether there is room for it.
-    fn accepts(&self, config: &GroupConfig, join: &Join) -> bool {
-        let known = self.members.get(&join.member_id);
-        let room = match self.state {
-            ClassicState::Empty => true,
-            // Those who joined count, not those there are: so the last to come back is turned away
-            // if the limit was lowered.
-            ClassicState::PreparingRebalance => {
-                known.is_some_and(Member::has_joined) || self.joined < config.max_size
-            }
-            ClassicState::CompletingRebalance | ClassicState::Stable => {
-                known.is_some() || self.members.len() < config.max_size
-            }
-        };
-        let metadata: usize = join
-            .protocols
-            .iter()
-            .map(|(name, data)| name.len() + data.len())
-            .sum();
-        let before = known.map_or(0, Member::bytes);
-        let fits = self.bytes.saturating_sub(before) + metadata <= MAX_GROUP_BYTES;
-        room && fits && (known.is_some() || self.pending.len() <= MAX_PENDING)
-    }
-
-    fn supports_protocols(&self, join: &Join) -> bool {
-        if join.protocols.is_empty() || join.protocol_type.is_empty() {
-            return false;
-        }
-        if self.state == ClassicState::Empty {
-            return true;
-        }
-        let by_all = |name: &Str| self.offers.get(name) == Some(&self.members.len());
-        self.protocol_type.as_ref() == Some(&join.protocol_type)
-            && (self.members.is_empty() || join.protocols.iter().any(|(name, _)| by_all(name)))
-    }
-
-    /// A member that has no id yet.
-    fn join_new(&mut self, now: Now, config: &GroupConfig, join: Join, out: &mut Outcome) {
-        let member_id = join.new_member_id.clone();
-        if let Some(instance_id) = &join.instance_id {
-            match self.static_members.get(instance_id).cloned() {
-                Some(old) => self.replace_static(now, config, &old, join, out),
-                None => self.add_member(now, config, member_id, join, out),
-            }
-        } else if join.requires_known_member_id {
-            self.pending.insert(member_id.clone());
-            let deadline = now.mono.plus_ms(join.session_timeout_ms);
-            self.sessions.set(&member_id, deadline);
-            let reply = JoinReply::refusal(ErrorCode::MEMBER_ID_REQUIRED, member_id);
-            out.answers.push((join.request, Reply::Join(reply)));
-        } else {
-            self.add_member(now, config, member_id, join, out);
-        }
-    }
-
-    /// A member joins for the first time.
-    fn add_member(
-        &mut self,
-        now: Now,
-        config: &GroupConfig,
-        member_id: Str,
-        join: Join,
-        out: &mut Outcome,
-    ) {
-        self.pending.remove(&member_id);
-        if self.members.is_empty() {
-            self.protocol_type = Some(join.protocol_type.clone());
-        }
-        if let Some(initial) = &mut self.initial_delay {
-            initial.new_member = true;
-        }
-        if let Some(instance_id) = &join.instance_id {
-            self.static_members
-                .insert(instance_id.clone(), member_id.clone());
-        }
-        let member = Member {
-            instance_id: join.instance_id,
-            client_id: join.client_id,
-            client_host: join.client_host,
-            rebalance_timeout_ms: join.rebalance_timeout_ms,
-            session_timeout_ms: join.session_timeout_ms,
-            protocols: join.protocols,
-            assignment: Bytes::new(),
-            is_new: true,
-            join: Joining::Waits(join.request),
-            sync: None,
-        };
-        self.count_in(&member);
-        self.joined += 1;
-        self.leader.get_or_insert_with(|| member_id.clone());
-        self.members.insert(member_id.clone(), member);
-        let deadline = now.mono.plus_ms(NEW_MEMBER_JOIN_TIMEOUT_MS);
-        self.sessions.set(&member_id, deadline);
-        self.rebalance_or_complete(now, config, "a member joined", out);
-    }
-
-    /// A member that was here before joins.
-    fn join_again(&mut self, now: Now, config: &GroupConfig, join: Join, out: &mut Outcome) {
-        let member_id = join.member_id.clone();
-        let Some(member) = self.members.get(&member_id) else {
-            return;
-        };
-        let is_leader = self.leader.as_ref() == Some(&member_id);
-        let same = member.protocols == join.protocols;
-        match self.state {
-            ClassicState::PreparingRebalance => {
-                self.update_member(now, join, out);
-                self.maybe_complete_join(now, out);
-            }
-            // It did not get the answer to its first JoinGroup: that is what it gets again.
-            ClassicState::CompletingRebalance if same => {
-                let reply = self.joined_reply(&member_id, is_leader);
-                out.answers.push((join.request, Reply::Join(reply)));
-            }
-            // A leader joins again when what it assigns has changed.
-            ClassicState::Stable if same && !is_leader => {
-                let reply = self.joined_reply(&member_id, false);
-                out.answers.push((join.request, Reply::Join(reply)));
-            }
-            ClassicState::CompletingRebalance | ClassicState::Stable => {
-                self.update_member(now, join, out);
-                let reason = if same {
-                    "the leader joined again"
-                } else {
-                    "a member changed its metadata"
-                };
-                self.rebalance_or_complete(now, config, reason, out);
-            }
-            ClassicState::Empty => {
-                let reply = JoinReply::refusal(ErrorCode::UNKNOWN_MEMBER_ID, member_id);
-                out.answers.push((join.request, Reply::Join(reply)));
-            }
-        }
-    }
-
-    /// Takes what a member's new JoinGroup says; the member counts as joined.
-    fn update_member(&mut self, now: Now, join: Join, out: &mut Outcome) {
-        let Some(member) = self.members.get(&join.member_id) else {
-            return;
-        };
-        let mut updated = member.clone();
-        self.count_out(&updated);
-        updated.protocols = join.protocols;
-        updated.rebalance_timeout_ms = join.rebalance_timeout_ms;
-        updated.session_timeout_ms = join.session_timeout_ms;
-        updated.client_id = join.client_id;
-        updated.client_host = join.client_host;
-        match core::mem::replace(&mut updated.join, Joining::Waits(join.request)) {
-            Joining::No => self.joined += 1,
-            // It asks again on another connection, or again at once.
-            Joining::Waits(earlier) => {
-                let reply =
-                    JoinReply::refusal(ErrorCode::REBALANCE_IN_PROGRESS, join.member_id.clone());
-                out.answers.push((earlier, Reply::Join(reply)));
-            }
-            Joining::Gone => {}
-        }
-        if updated.is_new {
-            let deadline = now.mono.plus_ms(NEW_MEMBER_JOIN_TIMEOUT_MS);
-            self.sessions.set(&join.member_id, deadline);
-        } else {
-            // Whoever waits for the others is alive.
-            self.sessions.cancel(&join.member_id);
-        }
-        self.count_in(&updated);
-        self.members.insert(join.member_id, updated);
-    }
-
-    /// A static member comes back without its id, in whatever state the group is: it takes the place
-    /// of its old self, which is fenced.
-    fn replace_static(
-        &mut self,
-        now: Now,
-        config: &GroupConfig,
-        old: &Str,
-        mut join: Join,
-        out: &mut Outcome,
-    ) {
-        let old_leader = self.leader.clone();
-        let new = join.new_member_id.clone();
-        let Some(mut member) = self.members.remove(old) else {
-            return;
-        };
-        self.sessions.cancel(old);
-        if self.pending_sync.remove(old) {
-            self.pending_sync.insert(new.clone());
-        }
-        if let Joining::Waits(request) = member.join {
-            let reply = JoinReply::refusal(ErrorCode::FENCED_INSTANCE_ID, old.clone());
-            out.answers.push((request, Reply::Join(reply)));
-            member.join = Joining::Gone;
-        }
-        if let Some(request) = member.sync.take() {
-            let reply = SyncReply::refusal(ErrorCode::FENCED_INSTANCE_ID);
-            out.answers.push((request, Reply::Sync(reply)));
-        }
-        if let Some(instance_id) = &member.instance_id {
-            self.static_members.insert(instance_id.clone(), new.clone());
-        }
-        if self.leader.as_ref() == Some(old) {
-            self.leader = Some(new.clone());
-        }
-        self.members.insert(new.clone(), member);
-        let (request, may_skip) = (join.request, join.may_skip_assignment);
-        join.member_id = new.clone();
-        self.update_member(now, join, out);
-        if self.state != ClassicState::Stable {
-            let reason = "a static member joined anew";
-            return self.rebalance_or_complete(now, config, reason, out);
-        }
-        if self.protocol_name.as_ref() != self.select_protocol().as_ref() {
-            let reason = "the protocol changes with a static member that joined anew";
-            return self.rebalance_or_complete(now, config, reason, out);
-        }
-        // Nobody else need know: it keeps its assignment, and only its new id is stored.
-        if let Some(member) = self.members.get_mut(&new) {
-            member.join = Joining::No;
-            self.joined -= 1;
-        }
-        self.reset_session(now, &new);
-        let is_leader = self.leader.as_ref() == Some(&new);
-        let mut reply = self.joined_reply(&new, is_leader && may_skip);
-        if may_skip {
-            reply.skip_assignment = is_leader;
-        } else if is_leader {
-            // Told that it still follows its old self, it does not assign.
-            reply.leader = old_leader.unwrap_or_default();
-        }
-        out.durable.push((request, Reply::Join(reply)));
-        out.changed = true;
-    }
-
-    /// A SyncGroup: the leader's makes the group stable, all others wait for it.
-    pub(crate) fn sync(&mut self, now: Now, config: &GroupConfig, sync: Sync, out: &mut Outcome) {
-        let refuse = |error, out: &mut Outcome| {
-            out.answers
-                .push((sync.request, Reply::Sync(SyncReply::refusal(error))));
-        };
-        if let Err(error) = self.validate_sync(&sync) {
-            return refuse(error, out);
-        }
-        let member_id = sync.member.member_id.clone();
-        match self.state {
-            ClassicState::Empty => refuse(ErrorCode::UNKNOWN_MEMBER_ID, out),
-            ClassicState::PreparingRebalance => refuse(ErrorCode::REBALANCE_IN_PROGRESS, out),
-            ClassicState::CompletingRebalance => {
-                self.pending_sync.remove(&member_id);
-                self.sessions.cancel(&member_id);
-                let earlier = self
-                    .members
-                    .get_mut(&member_id)
-                    .and_then(|member| member.sync.replace(sync.request));
-                if let Some(earlier) = earlier {
-                    let reply = SyncReply::refusal(ErrorCode::REBALANCE_IN_PROGRESS);
-                    out.answers.push((earlier, Reply::Sync(reply)));
-                }
-                if self.leader.as_ref() == Some(&member_id) {
-                    self.assign(now, config, sync.assignments, out);
-                }
-            }
-            ClassicState::Stable => {
-                self.pending_sync.remove(&member_id);
-                self.reset_session(now, &member_id);
-                let reply = self.synced_reply(&member_id);
-                // The record may still be on its way.
-                out.durable.push((sync.request, Reply::Sync(reply)));
-            }
-        }
-    }
-
-    fn validate_sync(&self, sync: &Sync) -> Result<(), ErrorCode> {
-        if self.bugs.has(Bug::SyncIgnoresGeneration) {
-            let instance_id = sync.member.instance_id.as_ref();
-            self.validate_member(&sync.member.member_id, instance_id)?;
-        } else {
-            self.validate(&sync.member)?;
-        }
-        let differs =
-            |a: &Option<Str>, b: &Option<Str>| matches!((a, b), (Some(a), Some(b)) if a != b);
-        if differs(&sync.protocol_type, &self.protocol_type)
-            || differs(&sync.protocol_name, &self.protocol_name)
-        {
-            return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
-        }
-        Ok(())
-    }
-
-    /// The leader has assigned.
-    fn assign(
-        &mut self,
-        now: Now,
-        config: &GroupConfig,
-        assignments: Vec<(Str, Bytes)>,
-        out: &mut Outcome,
-    ) {
-        let assigned: usize = assignments.iter().map(|(_, bytes)| bytes.len()).sum();
-        if self.bytes + assigned > 2 * MAX_GROUP_BYTES {
-            self.refuse_syncs(now, ErrorCode::UNKNOWN_SERVER_ERROR, out);
-            return self.prepare_rebalance(now, config, "the assignment is too large", out);
-        }
-        for member in self.members.values_mut() {
-            self.bytes -= member.assignment.len();
-            member.assignment = Bytes::new();
-        }
-        for (member_id, assignment) in assignments {
-            if let Some(member) = self.members.get_mut(&member_id) {
-                self.bytes = self.bytes - member.assignment.len() + assignment.len();
-                member.assignment = assignment;
-            }
-        }
-        self.transition(now, ClassicState::Stable);
-        out.changed = true;
-        let waiting: Vec<(Str, RequestId)> = self
-            .members
-            .iter_mut()
-            .filter_map(|(id, member)| Some((id.clone(), member.sync.take()?)))
-            .collect();
-        for (member_id, request) in waiting {
-            self.reset_session(now, &member_id);
-            let reply = self.synced_reply(&member_id);
-            out.durable.push((request, Reply::Sync(reply)));
-        }
     }
 
     /// A Heartbeat.
@@ -845,52 +409,10 @@ impl ClassicGroup {
             }
         }
     }
-
-    fn synced_reply(&self, member_id: &Str) -> SyncReply {
-        let member = self.members.get(member_id);
-        SyncReply {
-            error: ErrorCode::NONE,
-            protocol_type: self.protocol_type.clone(),
-            protocol_name: self.protocol_name.clone(),
-            assignment: member.map_or_else(Bytes::new, |member| member.assignment.clone()),
-        }
-    }
 }
 
 /// Whether a member names a protocol twice: it counts once.
 fn offered_before(member: &Member, place: usize, name: &Str) -> bool {
     let mut before = member.protocols.iter().take(place);
     before.any(|(earlier, _)| earlier == name)
-}
-
-impl Reply {
-    /// The same request, refused.
-    pub(crate) fn refused(&self, error: ErrorCode) -> Self {
-        match self {
-            Self::Join(reply) => Self::Join(JoinReply::refusal(error, reply.member_id.clone())),
-            Self::Sync(_) => Self::Sync(SyncReply::refusal(error)),
-        }
-    }
-}
-
-impl JoinReply {
-    /// An answer that lets nobody in.
-    pub(crate) fn refusal(error: ErrorCode, member_id: Str) -> Self {
-        Self {
-            error,
-            generation_id: -1,
-            member_id,
-            ..Self::default()
-        }
-    }
-}
-
-impl SyncReply {
-    /// An answer without an assignment.
-    pub(crate) fn refusal(error: ErrorCode) -> Self {
-        Self {
-            error,
-            ..Self::default()
-        }
-    }
 }

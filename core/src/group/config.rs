@@ -28,6 +28,54 @@ pub struct GroupConfig {
     pub consumer_heartbeat_interval_ms: i32,
     /// `group.consumer.max.size`: members of a consumer group.
     pub consumer_max_size: usize,
+    /// `group.consumer.min.session.timeout.ms`: the least that a group's config may say.
+    pub consumer_min_session_timeout_ms: u64,
+    /// `group.consumer.max.session.timeout.ms`: the most.
+    pub consumer_max_session_timeout_ms: u64,
+    /// `group.consumer.min.heartbeat.interval.ms`: the least that a group's config may say.
+    pub consumer_min_heartbeat_interval_ms: i32,
+    /// `group.consumer.max.heartbeat.interval.ms`: the most.
+    pub consumer_max_heartbeat_interval_ms: i32,
+    /// `group.consumer.migration.policy`.
+    pub migration_policy: MigrationPolicy,
+}
+
+/// Whether a group with members in it may change its protocol (KIP-848).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MigrationPolicy {
+    /// Neither way.
+    Disabled,
+    /// A classic group becomes a consumer group when a member of that protocol joins.
+    Upgrade,
+    /// A consumer group becomes a classic group when only classic members are left.
+    Downgrade,
+    /// Both.
+    #[default]
+    Bidirectional,
+}
+
+impl MigrationPolicy {
+    /// By Kafka's names, in any case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [
+            ("disabled", Self::Disabled),
+            ("upgrade", Self::Upgrade),
+            ("downgrade", Self::Downgrade),
+            ("bidirectional", Self::Bidirectional),
+        ]
+        .into_iter()
+        .find(|(known, _)| name.eq_ignore_ascii_case(known))
+        .map(|(_, policy)| policy)
+    }
+
+    pub(crate) const fn upgrades(self) -> bool {
+        matches!(self, Self::Upgrade | Self::Bidirectional)
+    }
+
+    pub(crate) const fn downgrades(self) -> bool {
+        matches!(self, Self::Downgrade | Self::Bidirectional)
+    }
 }
 
 impl Default for GroupConfig {
@@ -46,6 +94,11 @@ impl Default for GroupConfig {
             consumer_session_timeout_ms: 45_000,
             consumer_heartbeat_interval_ms: 5_000,
             consumer_max_size: i32::MAX as usize,
+            consumer_min_session_timeout_ms: 45_000,
+            consumer_max_session_timeout_ms: 60_000,
+            consumer_min_heartbeat_interval_ms: 5_000,
+            consumer_max_heartbeat_interval_ms: 15_000,
+            migration_policy: MigrationPolicy::Bidirectional,
         }
     }
 }

@@ -7,11 +7,17 @@
 //! target (`Unrevoked` until it says that it has), then moves to the new epoch and takes what others
 //! have given up (`Unreleased` while some of that is not free).
 //!
+//! A member may speak the classic protocol while a group moves from one protocol to the other: its
+//! epoch is its generation then, and it is told to join again whenever it is to give something up or
+//! may take something ([`classic_member`]). How a group changes its kind is in [`migration`].
+//!
 //! Everything here is said by records: each change is a record that is [applied](ConsumerGroup::apply)
 //! at once, live or when the log is read back. Only sessions, and the version of the topics that the
 //! group has seen, are not.
 
+mod classic_member;
 mod heartbeat;
+mod migration;
 mod reconcile;
 mod replay;
 mod target;
@@ -19,6 +25,7 @@ mod target;
 mod tests;
 mod topics;
 
+pub(crate) use classic_member::ClassicMember;
 pub(crate) use heartbeat::{Beat, BeatReply, Refusal};
 pub(crate) use replay::{collect, group_of, has_value};
 pub(crate) use topics::Topics;
@@ -57,8 +64,20 @@ pub(crate) struct ConsumerGroup {
     sessions: Sessions,
     /// Members that are to give partitions up.
     revocations: Sessions,
+    /// Classic members that were told to join again, and have not yet.
+    joins: Sessions,
+    /// Classic members that have joined, and not asked for their assignment yet.
+    syncs: Sessions,
+    /// Bytes of what members said of themselves.
+    said_bytes: usize,
+    /// How many members speak the classic protocol.
+    classic_members: usize,
+    /// How many of those offer each of its protocols.
+    offers: BTreeMap<Str, usize>,
     /// The version of the topics that it has seen.
     seen_topics: Option<u64>,
+    /// Whether it becomes a classic group when only classic members are left; each call brings it.
+    pub(crate) may_downgrade: bool,
     /// What is planted, in a build that has bugs; each call brings it.
     pub(crate) bugs: Bugs,
 }
@@ -81,6 +100,8 @@ pub(crate) struct ConsumerMember {
     pub(crate) assigned: Partitions,
     /// What it is to give up.
     pub(crate) revoking: Partitions,
+    /// Of a member that speaks the classic protocol.
+    pub(crate) classic: Option<ClassicMember>,
 }
 
 /// How far a member is with its assignment.
@@ -140,13 +161,9 @@ impl ConsumerGroup {
         self.target.get(member)
     }
 
-    /// Bytes that it holds, roughly.
+    /// Bytes that it holds, roughly. Every heartbeat asks, so it is counted as members change.
     pub(crate) fn bytes(&self) -> usize {
-        let members = self.members.values().map(|member| {
-            let names: usize = member.names.iter().map(|name| 48 + name.len()).sum();
-            384 + names + member.client_id.len()
-        });
-        members.sum::<usize>() + 96 * self.owners.len()
+        384 * self.members.len() + self.said_bytes + 96 * self.owners.len()
     }
 
     /// Whether any member subscribes to a topic.
@@ -191,14 +208,10 @@ impl ConsumerGroup {
         }
         let member = self.members.get(member_id);
         let member = member.ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        if version < 9 {
+        if version < 9 && member.classic.is_none() {
             return Err(ErrorCode::UNSUPPORTED_VERSION);
         }
-        if member.epoch == epoch {
-            Ok(())
-        } else {
-            Err(ErrorCode::STALE_MEMBER_EPOCH)
-        }
+        member.validate_epoch(epoch)
     }
 
     /// Whether offsets may be shown to one who names itself so: not to a member that is behind.
@@ -213,18 +226,21 @@ impl ConsumerGroup {
         }
         let member = self.members.get(member_id);
         let member = member.ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        if member.epoch == epoch {
-            Ok(())
-        } else {
-            Err(ErrorCode::STALE_MEMBER_EPOCH)
-        }
+        member.validate_epoch(epoch)
     }
 
     /// Does what is due: members that were silent, or did not give up in time, are fenced.
     pub(crate) fn on_deadline(&mut self, now: Now, id: &Str, records: &mut Records) {
         loop {
-            let silent = self.sessions.expired(now.mono);
-            let Some(member_id) = silent.or_else(|| self.revocations.expired(now.mono)) else {
+            let expired = [
+                &mut self.sessions,
+                &mut self.revocations,
+                &mut self.joins,
+                &mut self.syncs,
+            ]
+            .into_iter()
+            .find_map(|timers| timers.expired(now.mono));
+            let Some(member_id) = expired else {
                 return;
             };
             if self.members.contains_key(&member_id) && !self.bugs.has(Bug::DeadMemberStays) {
@@ -235,10 +251,15 @@ impl ConsumerGroup {
 
     /// When `on_deadline` wants to be called, or a little before.
     pub(crate) fn next_deadline(&self) -> Option<Mono> {
-        [self.sessions.next(), self.revocations.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.sessions.next(),
+            self.revocations.next(),
+            self.joins.next(),
+            self.syncs.next(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Gives every member its session, from now on.
@@ -251,23 +272,50 @@ impl ConsumerGroup {
     }
 
     fn touch(&mut self, now: Now, config: &GroupConfig, member_id: &Str) {
-        let deadline = now.mono.plus_ms(config.consumer_session_timeout_ms);
-        self.sessions.set(member_id, deadline);
+        let member = self.members.get(member_id);
+        let classic = member.and_then(|member| member.classic.as_ref());
+        let session_ms = classic.map_or(config.consumer_session_timeout_ms, |classic| {
+            classic.session_timeout_ms
+        });
+        self.sessions.set(member_id, now.mono.plus_ms(session_ms));
     }
 
-    /// Sets or ends the time that a member has for giving up partitions. `before` is its state and
-    /// epoch before.
-    fn time_revocation(&mut self, now: Now, member_id: &Str, before: Option<(MemberState, i32)>) {
+    /// Sets or ends the time that a member has for giving up partitions. `before` is what it was
+    /// before; what it was told to give up then has its time already.
+    fn time_revocation(&mut self, now: Now, member_id: &Str, before: Option<&ConsumerMember>) {
         let Some(member) = self.members.get(member_id) else {
             return;
         };
-        if member.state != MemberState::Unrevoked {
+        let is_news = before.is_none_or(|before| {
+            (before.state, before.epoch, &before.revoking)
+                != (member.state, member.epoch, &member.revoking)
+        });
+        // A classic member has until its join timeout, from when it hears of it.
+        if member.state != MemberState::Unrevoked || member.classic.is_some() {
             self.revocations.cancel(member_id);
-        } else if before != Some((member.state, member.epoch)) {
+        } else if is_news {
             let timeout_ms = u64::try_from(member.rebalance_timeout_ms).unwrap_or(0);
             self.revocations.cancel(member_id);
             self.revocations
                 .set(member_id, now.mono.plus_ms(timeout_ms.max(1)));
+        }
+    }
+}
+
+impl ConsumerMember {
+    /// Bytes of what it said of itself, roughly.
+    fn said_bytes(&self) -> usize {
+        let names: usize = self.names.iter().map(|name| 48 + name.len()).sum();
+        let classic = self.classic.as_ref().map_or(0, ClassicMember::bytes);
+        names + self.client_id.len() + classic
+    }
+
+    fn validate_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {
+        match self.classic {
+            _ if self.epoch == epoch => Ok(()),
+            // What a classic member calls its generation is its epoch.
+            Some(_) => Err(ErrorCode::ILLEGAL_GENERATION),
+            None => Err(ErrorCode::STALE_MEMBER_EPOCH),
         }
     }
 }

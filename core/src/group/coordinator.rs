@@ -1,8 +1,8 @@
 //! Brings requests and time to the groups, and what they decide to the log and the clients.
 
 mod loading;
+mod migration;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::ToString;
@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 
 use loading::{begin_load, throw_away};
 pub(crate) use loading::{log_moved, on_read, partition_gone};
+use migration::may_downgrade;
+pub(crate) use migration::{to_classic, to_consumer};
 
 use super::classic::{ClassicGroup, MemberRef, Outcome, Reply};
 use super::config::GroupConfig;
@@ -345,9 +347,15 @@ pub(crate) fn on_consumer<R>(
         return Ok(None);
     };
     consumer.bugs = state.bugs;
+    consumer.may_downgrade = may_downgrade(&state.config.groups, consumer);
     let before = consumer.bytes();
     let mut records = Vec::new();
-    let result = run(consumer, &state.config.groups, &topics, &mut records);
+    let config = topics.image.group_config(&state.config.groups, id);
+    let result = run(consumer, &config, &topics, &mut records);
+    if consumer.is_to_downgrade() {
+        migration::downgrade(state, cx, index, id, before, records)?;
+        return Ok(Some(result));
+    }
     let after = consumer.bytes();
     state.groups.bytes = state.groups.bytes.saturating_sub(before) + after;
     if !records.is_empty() {
@@ -384,43 +392,6 @@ fn store_changed(
             Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)
         }
     }
-}
-
-/// Makes a group that nobody is in one of the other protocol; its offsets stay.
-///
-/// # Errors
-/// Somebody is in it, or it could not be stored.
-pub(crate) fn convert(
-    state: &mut State,
-    cx: &mut Context<'_>,
-    index: i32,
-    id: &Str,
-    to_consumer: bool,
-) -> Result<(), ErrorCode> {
-    let group = state.groups.group(index, id);
-    let group = group.ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
-    let records = match &group.kind {
-        GroupKind::Classic(_) if !to_consumer => return Ok(()),
-        GroupKind::Consumer(_) if to_consumer => return Ok(()),
-        _ if !group.is_empty() => return Err(ErrorCode::NON_EMPTY_GROUP),
-        GroupKind::Classic(classic) if classic.generation_id() == 0 => Vec::new(),
-        GroupKind::Classic(_) => alloc::vec![classic_record(id, None)],
-        GroupKind::Consumer(consumer) => consumer.tombstones(id),
-    };
-    let now = cx.now;
-    let shard = state.groups.shards.get_mut(&index);
-    if let Some(group) = shard.and_then(|shard| shard.groups.get_mut(id)) {
-        group.kind = if to_consumer {
-            GroupKind::Consumer(Box::default())
-        } else {
-            GroupKind::Classic(Box::new(ClassicGroup::new(now)))
-        };
-    }
-    if !records.is_empty() {
-        store_changed(state, cx, index, id, &records)?;
-    }
-    state.groups.arm(index, id);
-    Ok(())
 }
 
 /// A group by that name, made if it is not there.
@@ -591,7 +562,11 @@ pub(crate) fn delete_offsets(
     if records.is_empty() {
         return Ok(());
     }
-    append(state, cx, index, records)
+    let before = group.bytes();
+    append(state, cx, index, records)?;
+    let after = state.groups.group(index, id).map_or(0, Group::bytes);
+    state.groups.bytes = state.groups.bytes.saturating_sub(before) + after;
+    Ok(())
 }
 
 /// Deletes a group that nobody is in, with its offsets.
@@ -712,9 +687,13 @@ pub(crate) fn topic_deleted(state: &mut State, cx: &mut Context<'_>, topic: &str
             stale.push((index, records));
         }
     }
+    let is_any = !stale.is_empty();
     for (index, records) in stale {
         // If it fails the offsets stay until they expire; they name the old topic's id.
         let _ = append(state, cx, index, records);
+    }
+    if is_any {
+        state.groups.weigh();
     }
 }
 

@@ -19,8 +19,9 @@ use crate::wire::coordinator_records::{
     OffsetCommitKey,
 };
 
-/// Batches end before this size, unless one record is larger.
-const BATCH_BYTES: usize = 512 << 10;
+/// Batches end before this size, unless one record is larger. What a group says at once is in one
+/// batch as far as that goes, so that a crash keeps all of it or nothing.
+const BATCH_BYTES: usize = 6 << 20;
 
 /// How far a group has read a partition; `None` for no more.
 pub(crate) fn offset_record(

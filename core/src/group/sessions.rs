@@ -47,6 +47,11 @@ impl Sessions {
         }
     }
 
+    /// Whether the member is given up at some time.
+    pub(crate) fn has(&self, member: &str) -> bool {
+        self.of.contains_key(member)
+    }
+
     /// The member is not given up.
     pub(crate) fn cancel(&mut self, member: &Str) {
         if let Some(session) = self.of.remove(member) {

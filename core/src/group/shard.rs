@@ -1,10 +1,11 @@
 //! The groups of one partition of `__consumer_offsets`.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::classic::{ClassicGroup, ClassicState};
+use super::classic::{ClassicGroup, ClassicState, Outcome};
 use super::config::GroupConfig;
 use super::consumer::{self, ConsumerGroup};
 use super::offsets::{CommittedOffset, Offsets};
@@ -194,11 +195,19 @@ impl Shard {
     }
 
     /// Everything is read: what nothing is left of goes, and the members' sessions begin.
-    pub(super) fn loaded(&mut self, now: Now, config: &GroupConfig) {
+    pub(super) fn loaded<'a>(
+        &mut self,
+        now: Now,
+        config_of: impl Fn(&str) -> Cow<'a, GroupConfig>,
+    ) {
         self.groups.retain(|_, group| !group.is_nothing());
-        for group in self.groups.values_mut() {
+        for (id, group) in &mut self.groups {
+            let config = &config_of(id);
             match &mut group.kind {
-                GroupKind::Classic(classic) => classic.begin_sessions(now),
+                GroupKind::Classic(classic) => {
+                    // Nobody waits in it yet, so there is nobody to answer.
+                    classic.begin_sessions(now, config, &mut Outcome::default());
+                }
                 GroupKind::Consumer(consumer) => consumer.begin_sessions(now, config),
             }
         }

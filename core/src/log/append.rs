@@ -61,7 +61,8 @@ impl Log {
 
     /// Whether the settings allow a batch.
     fn judge(&self, now: Wall, at: usize, batch: &CheckedBatch) -> Result<(), AppendError> {
-        let size_bytes = batch.bytes.len() as u64;
+        // A batch that its topic's codec made small came too large all the same, as with Kafka.
+        let size_bytes = batch.arrived_bytes.max(batch.bytes.len() as u64);
         let max_bytes = self.config.max_message_bytes;
         if size_bytes > u64::from(max_bytes) {
             return Err(AppendError::MessageTooLarge {
@@ -70,6 +71,7 @@ impl Log {
                 max_bytes,
             });
         }
+        let size_bytes = batch.bytes.len() as u64;
         if size_bytes > self.max_segment_bytes() {
             return Err(AppendError::LargerThanSegment {
                 batch: at,

@@ -98,15 +98,17 @@ impl Log {
         if self.closing.is_some() {
             return self.close_failed(cx, &failure.error);
         }
-        cx.report(
-            Level::Warn,
-            "log",
-            alloc::format!(
-                "dir={} the epoch checkpoint waits to be written: {}",
-                self.dir,
-                failure.error
-            ),
-        );
+        if self.told_of_derived.tells(cx.now.mono) {
+            cx.report(
+                Level::Warn,
+                "log",
+                alloc::format!(
+                    "dir={} the epoch checkpoint waits to be written: {}",
+                    self.dir,
+                    failure.error
+                ),
+            );
+        }
         self.retry_at = Some(cx.now.mono.plus_ms(1_000));
     }
 }

@@ -1,5 +1,7 @@
 //! What a log is configured with: a topic's settings, resolved from Kafka's keys.
 
+use crate::record::{Codec, Compression, Kept};
+
 /// Settings of one log. Units are in the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
@@ -25,6 +27,12 @@ pub struct LogConfig {
     pub flush_ms: Option<u64>,
     /// `max.message.bytes`: the largest batch, header included.
     pub max_message_bytes: u32,
+    /// `compression.type`: how batches are kept; `None` is as they come.
+    pub compression: Option<Compression>,
+    /// `compression.gzip.level`.
+    pub gzip_level: i32,
+    /// `compression.zstd.level`.
+    pub zstd_level: i32,
     /// `message.timestamp.type` is `LogAppendTime`.
     pub log_append_time: bool,
     /// `message.timestamp.before.max.ms`: how far in the past a timestamp may be.
@@ -57,6 +65,23 @@ pub enum Durability {
     Os,
 }
 
+impl LogConfig {
+    /// How batches are kept, if not as they come.
+    #[must_use]
+    pub fn kept(&self) -> Option<Kept> {
+        let compression = self.compression?;
+        let level = match compression {
+            Compression::Gzip => self.gzip_level,
+            Compression::Zstd => self.zstd_level,
+            _ => Codec::from(compression).level,
+        };
+        Some(Kept {
+            codec: Codec { compression, level },
+            max_bytes: self.max_message_bytes,
+        })
+    }
+}
+
 impl Default for LogConfig {
     /// Kafka's defaults.
     fn default() -> Self {
@@ -72,6 +97,9 @@ impl Default for LogConfig {
             flush_messages: None,
             flush_ms: None,
             max_message_bytes: 1_048_588,
+            compression: None,
+            gzip_level: Codec::GZIP_LEVEL,
+            zstd_level: Codec::ZSTD_LEVEL,
             log_append_time: false,
             timestamp_before_max_ms: u64::MAX,
             timestamp_after_max_ms: 3_600_000,

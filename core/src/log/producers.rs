@@ -187,15 +187,17 @@ impl Log {
                 self.drop_below_log_start(cx);
             }
             Err(failure) => {
-                cx.report(
-                    Level::Warn,
-                    "log",
-                    alloc::format!(
-                        "dir={} no producer snapshot was written; deleted segments stay: {}",
-                        self.dir,
-                        failure.error
-                    ),
-                );
+                if self.told_of_derived.tells(cx.now.mono) {
+                    cx.report(
+                        Level::Warn,
+                        "log",
+                        alloc::format!(
+                            "dir={} no producer snapshot was written; deleted segments stay: {}",
+                            self.dir,
+                            failure.error
+                        ),
+                    );
+                }
                 self.retry_at = Some(cx.now.mono.plus_ms(1_000));
                 self.want_snapshot();
             }

@@ -1,5 +1,6 @@
 //! Where reads find what they ask for.
 
+use crate::bugs::Bug;
 use crate::context::Context;
 use crate::effect::FileRange;
 use crate::ids::{Offset, OperationId, Position};
@@ -70,7 +71,11 @@ impl Log {
         if !self.is_readable() {
             return ReadPlan::Unavailable;
         }
-        let limit = limit.min(self.acked_end);
+        let limit = if self.bugs.has(Bug::ServeBeyondHighWatermark) {
+            self.written_end()
+        } else {
+            limit.min(self.acked_end)
+        };
         if offset < self.log_start_offset || offset > self.log_end_offset() {
             return ReadPlan::OutOfRange;
         }
@@ -305,6 +310,9 @@ impl Log {
 
     /// Tells of a damaged batch, once.
     pub(super) fn report_damage(&mut self, cx: &mut Context<'_>, damage: &Damage) {
+        if self.bugs.has(Bug::HideDamage) {
+            return;
+        }
         if self.reported_damage.len() < MAX_REPORTED && self.reported_damage.insert(damage.offset) {
             cx.report(Level::Error, "log", alloc::format!("{damage}"));
         }
@@ -312,12 +320,11 @@ impl Log {
 
     /// Whether anything can be read: it was loaded once in this life, and is not closed or offline.
     #[must_use]
-    pub const fn is_readable(&self) -> bool {
-        self.loaded
-            && matches!(
-                self.state,
-                LogState::Ready | LogState::StorageFailed(_) | LogState::Reopening(_)
-            )
+    pub fn is_readable(&self) -> bool {
+        let reopening = matches!(self.state, LogState::Reopening(_))
+            && !self.bugs.has(Bug::UnreadableWhileReopening);
+        let ready = matches!(self.state, LogState::Ready | LogState::StorageFailed(_));
+        self.loaded && (ready || reopening)
     }
 
     /// The range from `offset` on, if its batches are among the newest.
@@ -387,6 +394,10 @@ impl Log {
             .hint(offset, segment.base)
             .or_else(|| in_memory.map(|entry| u64::from(entry.position)))
             .or_else(|| (offset == segment.base).then_some(0));
+        let mut verified = segment.verified.clone();
+        if self.bugs.has(Bug::SkipCrcAtFirstServe) {
+            verified.add(0, segment.size);
+        }
         FetchScan {
             dir: self.dir.clone(),
             segment: segment.base,
@@ -399,7 +410,7 @@ impl Log {
             whole_segment: segment.tail.is_none() && limit >= segment.next_offset,
             max_bytes,
             min_one_batch,
-            verified: segment.verified.clone(),
+            verified,
             dense: self.is_dense(segment.next_offset),
             layout: self.layout(),
             is_swap: segment.is_swap,

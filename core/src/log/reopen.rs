@@ -1,8 +1,11 @@
 //! After a failed flush (promise 6): the log takes no records, acknowledges nothing that waits, and
 //! reopens after a back-off in the way of every unclean start.
 
+use alloc::collections::BTreeSet;
+
+use crate::bugs::Bug;
 use crate::context::Context;
-use crate::input::DiskError;
+use crate::input::{DiskError, DiskErrorKind};
 use crate::report::Level;
 use crate::time::Mono;
 
@@ -19,11 +22,15 @@ pub(crate) struct Reopen {
     failures: u32,
     /// The next try; `None` until nothing is under way any more.
     pub(crate) at: Option<Mono>,
+    /// The kinds of failures that were reported since the last flush that went well: what goes on
+    /// failing in the same way is said once.
+    reported: BTreeSet<DiskErrorKind>,
 }
 
 impl Reopen {
-    pub(crate) const fn went_well(&mut self) {
+    pub(crate) fn went_well(&mut self) {
         self.failures = 0;
+        self.reported.clear();
     }
 
     const fn back_off_ms(&self) -> u64 {
@@ -49,17 +56,20 @@ impl Log {
         }
         self.reopen.failures += 1;
         self.reopen.at = None;
-        cx.report(
-            Level::Error,
-            "log",
-            alloc::format!(
-                "dir={} offset={} reopening in {} ms after a failure: {error}; records that were not \
-                 acknowledged may be lost",
-                self.dir,
-                self.acked_end,
-                self.reopen.back_off_ms()
-            ),
-        );
+        let is_news = self.reopen.reported.insert(error.kind);
+        if is_news || self.bugs.has(Bug::ReportEachReopening) {
+            cx.report(
+                Level::Error,
+                "log",
+                alloc::format!(
+                    "dir={} offset={} reopening in {} ms, and again until it succeeds, after a \
+                     failure: {error}; records that were not acknowledged may be lost",
+                    self.dir,
+                    self.acked_end,
+                    self.reopen.back_off_ms()
+                ),
+            );
+        }
         self.note_lost(self.acked_end, &error);
         self.state = LogState::Reopening(error);
         self.undo = None;

@@ -334,15 +334,17 @@ impl Log {
             }
             _ if self.closing.is_some() => self.close_failed(cx, &failure.error),
             _ => {
-                cx.report(
-                    Level::Warn,
-                    "log",
-                    alloc::format!(
-                        "dir={} index entries wait to be written: {}",
-                        self.dir,
-                        failure.error
-                    ),
-                );
+                if self.told_of_derived.tells(cx.now.mono) {
+                    cx.report(
+                        Level::Warn,
+                        "log",
+                        alloc::format!(
+                            "dir={} index entries wait to be written: {}",
+                            self.dir,
+                            failure.error
+                        ),
+                    );
+                }
                 self.retry_at = Some(cx.now.mono.plus_ms(1_000));
             }
         }

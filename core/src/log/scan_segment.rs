@@ -112,7 +112,11 @@ impl ScanSegment {
         while scan.end.0 < length {
             let position = scan.end.0;
             let judged = !self.all_flushed && position >= self.from.position.0;
-            match self.next_batch(&mut reader, &scan, judged)? {
+            let next = match self.next_batch(&mut reader, &scan, judged) {
+                Err(_) if judged && self.bugs.has(Bug::UnreadableIsTorn) => Err(BadBatch::Partial),
+                next => next?,
+            };
+            match next {
                 Ok(header) => scan.take(self, &header),
                 Err(bad) if judged => {
                     scan.bad = Some(bad);

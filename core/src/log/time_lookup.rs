@@ -98,7 +98,7 @@ impl TimeLookup {
         for segment in &self.segments {
             let max = match segment.max_timestamp {
                 Some(max) => max,
-                None => self.last_indexed_timestamp(files, segment)?,
+                None => self.last_indexed_timestamp(files, segment, &mut result)?,
             };
             maxima.push(max);
         }
@@ -121,19 +121,73 @@ impl TimeLookup {
         Ok(result)
     }
 
-    /// The largest timestamp of a closed segment is in the last entry of its time index.
+    /// The largest timestamp of a closed segment is in the last entry of its time index, if that
+    /// entry is right: an index is not worth a wrong answer.
     fn last_indexed_timestamp(
         &self,
         files: &mut dyn ReadFiles,
         segment: &TimeSegment,
+        result: &mut TimeFound,
     ) -> Result<i64, DiskError> {
         let Some(last) = segment.time_entries.checked_sub(1) else {
             return Ok(-1);
         };
         let path = SegmentFile::TimeIndex.path(&self.dir, segment.base);
         let entry = present(index_file::entry_at::<TimeEntry>(files, &path, last))?.flatten();
-        // Without it, the segment has to be looked into.
-        Ok(entry.map_or(i64::MAX, |entry| entry.timestamp))
+        if let Some(entry) = entry
+            && self.names_its_batch(files, segment, entry)?
+        {
+            return Ok(entry.timestamp);
+        }
+        result.wrong_indexes.push(segment.base);
+        self.largest_timestamp(files, segment)
+    }
+
+    /// Whether the batch that an entry of the time index names is there, and has its timestamp.
+    fn names_its_batch(
+        &self,
+        files: &mut dyn ReadFiles,
+        segment: &TimeSegment,
+        entry: TimeEntry,
+    ) -> Result<bool, DiskError> {
+        let offsets = SegmentFile::Index.path(&self.dir, segment.base);
+        let relative = u64::from(entry.relative_offset);
+        let floor = offset_index::floor(files, &offsets, segment.offset_entries, relative);
+        let floor = present(floor)?.flatten();
+        let mut position = floor.map_or(0, |entry| u64::from(entry.position));
+        let named = segment.base.plus(i64::from(entry.relative_offset));
+        let log = SegmentFile::Log.path(&self.dir, segment.base);
+        let mut reader = BatchReader::new(files, log, HEADER_WINDOW_BYTES);
+        while position < segment.end.0 {
+            let Ok(header) = reader.header_at(position, segment.end.0)? else {
+                return Ok(false);
+            };
+            if header.last_offset() >= named {
+                return Ok(header.last_offset() == named && header.max_timestamp == entry.timestamp);
+            }
+            position += header.size_bytes();
+        }
+        Ok(false)
+    }
+
+    /// The largest timestamp in the headers of a segment, as far as they can be walked over.
+    fn largest_timestamp(
+        &self,
+        files: &mut dyn ReadFiles,
+        segment: &TimeSegment,
+    ) -> Result<i64, DiskError> {
+        let log = SegmentFile::Log.path(&self.dir, segment.base);
+        let mut reader = BatchReader::new(files, log, HEADER_WINDOW_BYTES);
+        let (mut position, mut largest) = (0, -1);
+        while position < segment.end.0 {
+            let Ok(header) = reader.header_at(position, segment.end.0)? else {
+                // Whatever lies behind, the segment has to be looked into.
+                return Ok(i64::MAX);
+            };
+            largest = largest.max(header.max_timestamp);
+            position += header.size_bytes();
+        }
+        Ok(largest)
     }
 
     fn look_into(
@@ -227,13 +281,16 @@ impl TimeLookup {
         let tail = segment.time_tail.iter().rev();
         let time = match tail.clone().find(|entry| entry.timestamp <= timestamp) {
             Some(entry) => Some(*entry),
-            None => present(time_index::floor(
-                files,
-                &times,
-                segment.time_entries,
-                timestamp,
-            ))?
-            .flatten(),
+            None => {
+                let floor = time_index::floor(files, &times, segment.time_entries, timestamp);
+                let floor = present(floor)?.flatten();
+                if let Some(entry) = floor
+                    && !self.names_its_batch(files, segment, entry)?
+                {
+                    return Ok(None);
+                }
+                floor
+            }
         };
         let by_time = time.map_or(0, |entry| u64::from(entry.relative_offset));
         let by_start = u64::try_from(self.start.0 - segment.base.0).unwrap_or(0);

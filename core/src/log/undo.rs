@@ -16,9 +16,6 @@ use super::segment::{Mark, NewFiles, Phase};
 use super::tasks::Failure;
 use super::{Log, LogState, Lost, Task};
 
-/// No more than one report of a failed write in this time: a full disk fails every append.
-const REPORT_EVERY_MS: u64 = 10_000;
-
 /// What must be done before the log takes records again.
 #[derive(Debug)]
 pub(crate) struct Undo {
@@ -124,11 +121,7 @@ impl Log {
         self.take_back_producers(end);
         self.recent.cut(end);
         self.note_lost(end, &error);
-        if self
-            .reported_failure
-            .is_none_or(|at| cx.now.mono.ms_since(at) >= REPORT_EVERY_MS)
-        {
-            self.reported_failure = Some(cx.now.mono);
+        if self.told_of_writes.tells(cx.now.mono) {
             cx.report(
                 Level::Error,
                 "log",

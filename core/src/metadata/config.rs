@@ -3,11 +3,13 @@
 //! Names, defaults and types are Kafka 4.3's. A key is in one of three lists ([`Standing`]).
 
 mod broker_keys;
+mod group_keys;
 mod resolve;
 mod topic_keys;
 mod value;
 
 pub use broker_keys::{BROKER_KEYS, BrokerKey, broker_key};
+pub use group_keys::{GROUP_KEYS, GroupKey, check_group_configs, group_key, unknown_group_config};
 pub use resolve::{BrokerConfig, CleanerConfig, ConfigProblem, Warning, check_topic_config};
 pub use topic_keys::{TOPIC_KEYS, TopicKey, topic_key};
 pub(crate) use value::split_list;

@@ -1,10 +1,12 @@
 //! The cluster's state as the records say it is.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::record::{MetadataRecord, Resource};
+use crate::group::config::GroupConfig;
 use crate::ids::{LeaderEpoch, TopicId};
 
 /// Everything the metadata log has said so far.
@@ -156,6 +158,29 @@ impl Image {
         self.configs.get(resource)
     }
 
+    /// The groups that have configs of their own.
+    pub fn groups_with_configs(&self) -> impl Iterator<Item = &str> {
+        // Groups stand last in the order of resources.
+        let groups = self.configs.range(Resource::Group(String::new())..);
+        groups.filter_map(|(resource, _)| match resource {
+            Resource::Group(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The settings of a group: what it says itself, and else the broker's.
+    #[must_use]
+    pub fn group_config<'a>(&self, broker: &'a GroupConfig, group: &str) -> Cow<'a, GroupConfig> {
+        // Most brokers have none, and every heartbeat asks.
+        if self.groups_with_configs().next().is_none() {
+            return Cow::Borrowed(broker);
+        }
+        match self.configs(&Resource::Group(group.to_string())) {
+            Some(own) => Cow::Owned(broker.with_own(own)),
+            None => Cow::Borrowed(broker),
+        }
+    }
+
     /// One config set on a resource.
     #[must_use]
     pub fn config(&self, resource: &Resource, name: &str) -> Option<&str> {
@@ -166,7 +191,6 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
 
     fn topic(id: u8, name: &str) -> MetadataRecord {
         MetadataRecord::Topic {

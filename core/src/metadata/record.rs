@@ -79,6 +79,8 @@ pub enum Resource {
     Topic(TopicId),
     /// The broker with this id, as text, or all of them if empty.
     Broker(String),
+    /// The group of this name, whether it is there or not.
+    Group(String),
 }
 
 /// Why a record cannot be read.
@@ -148,6 +150,10 @@ impl MetadataRecord {
                         out.push(4);
                         put_text(&mut out, id);
                     }
+                    Resource::Group(id) => {
+                        out.push(32);
+                        put_text(&mut out, id);
+                    }
                 }
                 put_text(&mut out, name);
                 out.push(u8::from(value.is_some()));
@@ -198,6 +204,7 @@ impl MetadataRecord {
                 let resource = match rest.byte()? {
                     2 => Resource::Topic(TopicId(rest.array()?)),
                     4 => Resource::Broker(rest.text()?),
+                    32 => Resource::Group(rest.text()?),
                     _ => return Err(RecordProblem::Malformed),
                 };
                 let name = rest.text()?;
@@ -313,6 +320,11 @@ mod tests {
                 resource: Resource::Broker(String::new()),
                 name: "x".to_string(),
                 value: None,
+            },
+            MetadataRecord::Config {
+                resource: Resource::Group("readers".to_string()),
+                name: "y".to_string(),
+                value: Some("2".to_string()),
             },
             MetadataRecord::Epoch { epoch: 5 },
             MetadataRecord::ProducerIds { next: 1 << 40 },

@@ -439,6 +439,7 @@ fn finish(state: &mut State, cx: &mut Context<'_>, id: u64) {
         log.set_config(cx, config);
         insert_partition(state, key, &creation.name, log, epoch);
     }
+    state.tell_codec_of(cx, creation.topic, &creation.name);
     state.groups.topics_changed();
     tell(state, creation.waiting, Ok(()));
 }
@@ -530,6 +531,7 @@ fn evict(state: &mut State, cx: &mut Context<'_>, topic: TopicId) {
             "topics",
             format!("deleted: topic={name} id={topic}"),
         );
+        state.forget_codec_of(cx, topic);
         state.groups.topics_changed();
         coordinator::topic_deleted(state, cx, &name, topic);
         let indexes: Vec<i32> = keys.iter().map(|key| key.index).collect();

@@ -60,10 +60,12 @@ pub struct BatchHeader {
 /// A batch that was checked outside the step: header, CRC, every record.
 #[derive(Clone, Debug)]
 pub struct CheckedBatch {
-    /// Its header as it came.
+    /// Its header.
     pub header: BatchHeader,
-    /// The whole batch, sliced from the frame.
+    /// The whole batch, sliced from the frame unless it was compressed anew.
     pub bytes: Bytes,
+    /// Bytes of the batch as it came.
+    pub arrived_bytes: u64,
     /// What the walk over the records found.
     pub facts: RecordFacts,
 }
@@ -358,6 +360,11 @@ impl BatchHeader {
     /// Sets the length of the whole batch, which holds at least its header.
     pub(crate) const fn set_size_bytes(&mut self, size: usize) {
         self.batch_length = size as u32 - LENGTH_OVERHEAD;
+    }
+
+    /// Says that the records are compressed in this way.
+    pub(super) const fn set_compression(&mut self, compression: Compression) {
+        self.attributes = self.attributes & !COMPRESSION_MASK | compression as i16;
     }
 
     pub(crate) const fn attributes_of(

@@ -174,7 +174,7 @@ impl BatchBuilder {
         }
         let mut header = BatchHeader {
             base_offset: fields.base_offset,
-            batch_length: (bytes.len() - 12) as u32,
+            batch_length: 0,
             leader_epoch: fields.leader_epoch,
             crc: 0,
             attributes: BatchHeader::attributes_of(
@@ -190,11 +190,20 @@ impl BatchBuilder {
             base_sequence: fields.producer.map_or(-1, |p| p.base_sequence),
             record_count: self.count,
         };
-        set_header(&mut bytes, &header);
-        header.crc = computed_crc(&bytes).expect("the header is there");
-        set_header(&mut bytes, &header);
+        seal(&mut bytes, &mut header);
         Bytes::from(bytes)
     }
+}
+
+/// Puts the header of a batch into its place, with the batch's length and CRC.
+///
+/// # Panics
+/// If there is no place for it.
+pub(super) fn seal(bytes: &mut [u8], header: &mut BatchHeader) {
+    header.set_size_bytes(bytes.len());
+    set_header(bytes, header);
+    header.crc = computed_crc(bytes).expect("the header is there");
+    set_header(bytes, header);
 }
 
 fn set_header(batch: &mut [u8], header: &BatchHeader) {

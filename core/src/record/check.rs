@@ -65,6 +65,7 @@ pub fn check_records(records: Bytes, limits: &Limits) -> Result<Vec<CheckedBatch
     let facts = check_whole(&header, &records, OffsetDeltas::Dense, limits)?;
     Ok(vec![CheckedBatch {
         header,
+        arrived_bytes: records.len() as u64,
         bytes: records,
         facts,
     }])
@@ -86,6 +87,7 @@ pub fn check_own_batch(batch: Bytes, limits: &Limits) -> Result<CheckedBatch, Re
     let facts = check_whole(&header, &batch, OffsetDeltas::Rising, limits)?;
     Ok(CheckedBatch {
         header,
+        arrived_bytes: batch.len() as u64,
         bytes: batch,
         facts,
     })
@@ -242,6 +244,13 @@ pub enum RecordsError {
     Compression(CompressionError),
     /// A record is not valid.
     Record(RecordError),
+    /// In the compression that its topic keeps, the batch is larger than the topic allows.
+    TooLargeRecompressed {
+        /// The compression.
+        compression: Compression,
+        /// The most bytes that a batch may have.
+        max_bytes: u32,
+    },
 }
 
 /// The Kafka error that a [`RecordsError`] is answered with.
@@ -277,6 +286,7 @@ impl RecordsError {
                 | BatchError::RecordCount { .. } => Kind::InvalidRecord,
             },
             Self::TooManyRecords { .. }
+            | Self::TooLargeRecompressed { .. }
             | Self::Compression(CompressionError::TooLarge { .. }) => Kind::MessageTooLarge,
             Self::LogAppendTime => Kind::InvalidTimestamp,
             Self::ZstdNotAllowed | Self::UnknownCompression(_) => Kind::UnsupportedCompressionType,
@@ -360,6 +370,14 @@ impl fmt::Display for RecordsError {
             }
             Self::Compression(error) => error.fmt(f),
             Self::Record(error) => error.fmt(f),
+            Self::TooLargeRecompressed {
+                compression,
+                max_bytes,
+            } => write!(
+                f,
+                "the batch is larger than {max_bytes} bytes (max.message.bytes) with the \
+                 compression of its topic, {compression}"
+            ),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What follows a batch's header, packed and unpacked in the four ways of Kafka.
 //!
-//! Packing is for batches that Odradek's own client writes. Unpacking is bounded as it goes: the
-//! output is handed on in pieces and counted, and nothing is reserved because the input says so.
+//! Packing is for batches that Odradek's own client writes, and for topics that keep a codec of their
+//! own (`compression.type`). Unpacking is bounded as it goes: the output is handed on in pieces and counted, and nothing is reserved because the input says so.
 //! gzip and zstd stream through a fixed window, lz4 frames and xerial's snappy go block by block,
 //! and only unframed snappy is unpacked whole, once the length it declares is within the limit and
 //! within what so many bytes of snappy can hold.
@@ -25,15 +25,140 @@ use bytes::Bytes;
 use super::batch::Compression;
 pub(crate) use lz4::has_linked_blocks;
 
-/// Packs the records of a batch.
+/// A compression, and how hard it tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codec {
+    /// The format.
+    pub compression: Compression,
+    /// gzip: 1 to 9, any other is the library's own choice. zstd: -131072 to 22. The others have one
+    /// level only.
+    pub level: i32,
+}
+
+impl Codec {
+    /// Kafka's default level of gzip, which is the library's choice.
+    pub const GZIP_LEVEL: i32 = -1;
+    /// Kafka's default level of zstd.
+    pub const ZSTD_LEVEL: i32 = 3;
+}
+
+impl From<Compression> for Codec {
+    /// At Kafka's default level.
+    fn from(compression: Compression) -> Self {
+        Self {
+            compression,
+            level: match compression {
+                Compression::Zstd => Self::ZSTD_LEVEL,
+                _ => Self::GZIP_LEVEL,
+            },
+        }
+    }
+}
+
+/// Packs the records of a batch, at Kafka's default level.
 #[must_use]
 pub fn compress(compression: Compression, records: &[u8]) -> Vec<u8> {
-    match compression {
-        Compression::None => records.to_vec(),
-        Compression::Gzip => gzip::compress(records),
-        Compression::Snappy => snappy::compress(records),
-        Compression::Lz4 => lz4::compress(records),
-        Compression::Zstd => zstandard::compress(records),
+    let mut packer = Packer::new(compression.into(), records.len() as u64, Vec::new());
+    packer.push(records);
+    packer.finish()
+}
+
+/// Packs records that come in pieces, cut anywhere. What is not packed yet is never more than a block
+/// of the format.
+pub(crate) struct Packer(Kind);
+
+enum Kind {
+    None(Vec<u8>),
+    Gzip(gzip::Packer),
+    Snappy(snappy::Packer),
+    Lz4(lz4::Packer),
+    Zstd(zstandard::Packer),
+}
+
+impl Packer {
+    /// Packs `size` bytes, behind what is in `out` already.
+    pub(crate) fn new(codec: Codec, size: u64, out: Vec<u8>) -> Self {
+        Self(match codec.compression {
+            Compression::None => Kind::None(out),
+            Compression::Gzip => Kind::Gzip(gzip::Packer::new(codec.level, out)),
+            Compression::Snappy => Kind::Snappy(snappy::Packer::new(out)),
+            Compression::Lz4 => Kind::Lz4(lz4::Packer::new(out)),
+            Compression::Zstd => Kind::Zstd(zstandard::Packer::new(codec.level, size, out)),
+        })
+    }
+
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        match &mut self.0 {
+            Kind::None(out) => out.extend_from_slice(piece),
+            Kind::Gzip(packer) => packer.push(piece),
+            Kind::Snappy(packer) => packer.push(piece),
+            Kind::Lz4(packer) => packer.push(piece),
+            Kind::Zstd(packer) => packer.push(piece),
+        }
+    }
+
+    /// How many bytes have come out, with those that were there before.
+    pub(crate) fn len(&self) -> usize {
+        match &self.0 {
+            Kind::None(out) => out.len(),
+            Kind::Gzip(packer) => packer.out.len(),
+            Kind::Snappy(packer) => packer.out.len(),
+            Kind::Lz4(packer) => packer.out.len(),
+            Kind::Zstd(packer) => packer.out.len(),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        match self.0 {
+            Kind::None(out) => out,
+            Kind::Gzip(packer) => packer.finish(),
+            Kind::Snappy(packer) => packer.finish(),
+            Kind::Lz4(packer) => packer.finish(),
+            Kind::Zstd(packer) => packer.finish(),
+        }
+    }
+}
+
+/// Cuts what comes in pieces into blocks of one size; the last one may be shorter.
+struct Blocks {
+    size: usize,
+    rest: Vec<u8>,
+}
+
+impl Blocks {
+    const fn of(size: usize) -> Self {
+        Self {
+            size,
+            rest: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, mut piece: &[u8], mut take: impl FnMut(&[u8])) {
+        if !self.rest.is_empty() {
+            let wanted = self.size - self.rest.len();
+            let (head, tail) = piece
+                .split_at_checked(wanted)
+                .unwrap_or((piece, Default::default()));
+            self.rest.extend_from_slice(head);
+            piece = tail;
+            if self.rest.len() < self.size {
+                return;
+            }
+            take(&self.rest);
+            self.rest.clear();
+        }
+        let mut whole = piece.chunks_exact(self.size);
+        for block in &mut whole {
+            take(block);
+        }
+        self.rest.extend_from_slice(whole.remainder());
+    }
+
+    fn finish(self, take: impl FnOnce(&[u8])) {
+        if !self.rest.is_empty() {
+            take(&self.rest);
+        }
     }
 }
 

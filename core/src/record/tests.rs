@@ -668,3 +668,95 @@ fn a_batch_that_would_unpack_to_too_much_is_refused() {
         assert_eq!(error.kind(), RecordsErrorKind::MessageTooLarge);
     }
 }
+
+fn kept(compression: Compression, max_bytes: u32) -> Kept {
+    Kept {
+        codec: compression.into(),
+        max_bytes,
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_recompressed_batch_says_the_same(
+        records in proptest::collection::vec(written(), 1..8),
+        came in any_compression(),
+        wanted in any_compression(),
+        producer in proptest::option::of((0i64..1 << 40, 0i16.., 0i32..)),
+    ) {
+        let sent = builder_of(&records).build(BatchFields {
+            compression: came,
+            producer: producer.map(|(producer_id, producer_epoch, base_sequence)| ProducerFields {
+                producer_id,
+                producer_epoch,
+                base_sequence,
+            }),
+            ..BatchFields::default()
+        });
+        let checked = check(sent.clone()).unwrap();
+        let packed = recompress(checked.clone(), &kept(wanted, u32::MAX)).unwrap();
+        // It is a batch that a client could have sent, in the right codec.
+        let again = check(packed.bytes.clone()).unwrap();
+        prop_assert_eq!(again.header.compression(), Some(wanted));
+        prop_assert_eq!(again.header, packed.header);
+        prop_assert_eq!(packed.arrived_bytes, sent.len() as u64);
+        let but_for_the_packing = |batch: &CheckedBatch| BatchHeader {
+            batch_length: 0,
+            crc: 0,
+            attributes: batch.header.attributes & !0b111,
+            ..batch.header
+        };
+        prop_assert_eq!(but_for_the_packing(&packed), but_for_the_packing(&checked));
+        prop_assert_eq!(again.facts.max_timestamp, checked.facts.max_timestamp);
+        prop_assert_eq!(again.facts.uncompressed_bytes, checked.facts.uncompressed_bytes);
+        prop_assert_eq!(read(&packed.bytes), records);
+        if came == wanted {
+            prop_assert_eq!(packed.bytes, sent);
+        }
+    }
+}
+
+#[test]
+fn a_batch_in_the_codec_of_its_topic_is_not_touched_whatever_its_level() {
+    let sent = batch_of(&three_records(), Compression::Gzip);
+    let kept = Kept {
+        codec: Codec {
+            compression: Compression::Gzip,
+            level: 9,
+        },
+        max_bytes: 10,
+    };
+    let packed = recompress(check(sent.clone()).unwrap(), &kept).unwrap();
+    assert_eq!(packed.bytes.as_ptr(), sent.as_ptr());
+}
+
+#[test]
+fn levels_show_in_the_size() {
+    let text: std::string::String = (0..20_000).map(|n| std::format!("{} ", n * n)).collect();
+    let sent = batch_of(&[record(1, None, Some(&text))], Compression::None);
+    for (compression, low, high) in [(Compression::Gzip, 1, 9), (Compression::Zstd, -20, 19)] {
+        let size = |level| {
+            let codec = Codec { compression, level };
+            let max_bytes = u32::MAX;
+            let packed = recompress(check(sent.clone()).unwrap(), &Kept { codec, max_bytes });
+            let packed = packed.unwrap().bytes;
+            assert_eq!(read(&packed)[0].value.as_deref(), Some(text.as_bytes()));
+            packed.len()
+        };
+        assert!(size(low) > size(high), "{compression}");
+    }
+}
+
+#[test]
+fn a_batch_that_unpacks_beyond_what_its_topic_allows_is_too_large() {
+    let zeros = "0".repeat(100_000);
+    let sent = batch_of(&[record(1, None, Some(&zeros))], Compression::Zstd);
+    assert!(sent.len() < 200);
+    for (wanted, limit) in [(Compression::None, 90_000), (Compression::Snappy, 4_000)] {
+        let refused = recompress(check(sent.clone()).unwrap(), &kept(wanted, limit));
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), RecordsErrorKind::MessageTooLarge);
+        assert!(error.to_string().contains(&std::format!("{limit} bytes")));
+        assert!(recompress(check(sent.clone()).unwrap(), &kept(wanted, 200_000)).is_ok());
+    }
+}

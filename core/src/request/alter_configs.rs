@@ -5,12 +5,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::describe_configs::{BROKER, TOPIC, check_broker};
+use super::create_topics::check_name;
+use super::describe_configs::{BROKER, GROUP, TOPIC, check_broker, check_group};
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::metadata::config::{
-    ConfigProblem, ConfigType, Standing, broker_key, check_topic_config, split_list, topic_key,
+    ConfigProblem, ConfigType, Standing, broker_key, check_group_configs, check_topic_config,
+    group_key, split_list, topic_key, unknown_group_config,
 };
 use crate::metadata::record::{MetadataRecord, Resource};
 use crate::report::Level;
@@ -49,20 +51,31 @@ pub(super) fn handle(
     request: AlterConfigsRequest,
 ) {
     let mut outcomes = Vec::with_capacity(request.resources.len());
+    let resources = request.resources.iter();
+    let twice = named_twice(resources.map(|asked| (asked.resource_type, &asked.resource_name)));
     for asked in &request.resources {
+        let resource = (asked.resource_type, &asked.resource_name);
+        if twice.contains(&resource) {
+            outcomes.push(refused_twice(resource));
+            continue;
+        }
         let change = |state: &State, resource: &Resource, _before: &Configs| {
             let mut after = Configs::new();
             for config in &asked.configs {
                 let Some(value) = &config.value else {
                     let words = alloc::format!("Null value not supported for {}", config.name);
-                    return Err((ErrorCode::INVALID_CONFIG, words));
+                    return Err((ErrorCode::INVALID_REQUEST, words));
                 };
+                if after.contains_key(config.name.as_str()) {
+                    let words =
+                        alloc::format!("Error due to duplicate config keys: {}", config.name);
+                    return Err((ErrorCode::INVALID_REQUEST, words));
+                }
                 check(state, resource, &config.name, value)?;
                 after.insert(config.name.to_string(), value.to_string());
             }
             Ok(after)
         };
-        let resource = (asked.resource_type, &asked.resource_name);
         outcomes.push(alter(state, cx, resource, request.validate_only, change));
     }
     answer(state, id, outcomes, |responses| AlterConfigsResponse {
@@ -78,11 +91,17 @@ pub(super) fn handle_incremental(
     request: IncrementalAlterConfigsRequest,
 ) {
     let mut outcomes = Vec::with_capacity(request.resources.len());
+    let resources = request.resources.iter();
+    let twice = named_twice(resources.map(|asked| (asked.resource_type, &asked.resource_name)));
     for asked in &request.resources {
+        let resource = (asked.resource_type, &asked.resource_name);
+        if twice.contains(&resource) {
+            outcomes.push(refused_twice(resource));
+            continue;
+        }
         let change = |state: &State, resource: &Resource, before: &Configs| {
             apply_operations(state, resource, before, &asked.configs)
         };
-        let resource = (asked.resource_type, &asked.resource_name);
         outcomes.push(alter(state, cx, resource, request.validate_only, change));
     }
     answer(state, id, outcomes, |responses| {
@@ -91,6 +110,23 @@ pub(super) fn handle_incremental(
             ..Default::default()
         }
     });
+}
+
+/// The resources that a request names more than once: which of its changes is meant, nobody knows.
+fn named_twice<'a>(resources: impl Iterator<Item = (i8, &'a Str)>) -> BTreeSet<(i8, &'a Str)> {
+    let mut seen = BTreeSet::new();
+    resources
+        .filter(|resource| !seen.insert(*resource))
+        .collect()
+}
+
+fn refused_twice((resource_type, resource_name): (i8, &Str)) -> Outcome {
+    Outcome {
+        error_code: ErrorCode::INVALID_REQUEST,
+        error_message: Some(Str::from_static("Each resource must appear at most once.")),
+        resource_type,
+        resource_name: resource_name.clone(),
+    }
 }
 
 /// Answers once the changes are durable, or that they are lost.
@@ -184,6 +220,11 @@ fn try_alter(
         .cloned()
         .unwrap_or_default();
     let after = change(state, &resource, &before)?;
+    if let Resource::Group(_) = resource {
+        // Its configs are judged together.
+        check_group_configs(&state.config.groups, &after)
+            .map_err(|problem| (ErrorCode::INVALID_CONFIG, problem.to_string()))?;
+    }
     if validate_only {
         return Ok(());
     }
@@ -218,7 +259,12 @@ fn find(state: &State, resource_type: i8, name: &str) -> Result<Resource, Refusa
     match resource_type {
         TOPIC => match state.metadata.image().topic(name) {
             Some(topic) => Ok(Resource::Topic(topic.id)),
+            None if name.is_empty() => {
+                let words = "The topic name must not be empty.".to_string();
+                Err((ErrorCode::INVALID_REQUEST, words))
+            }
             None => {
+                check_name(name).map_err(|words| (ErrorCode::INVALID_TOPIC_EXCEPTION, words))?;
                 let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
                 Err((error, error.message().to_string()))
             }
@@ -226,6 +272,10 @@ fn find(state: &State, resource_type: i8, name: &str) -> Result<Resource, Refusa
         BROKER => {
             check_broker(state, name)?;
             Ok(Resource::Broker(name.to_string()))
+        }
+        GROUP => {
+            check_group(name)?;
+            Ok(Resource::Group(name.to_string()))
         }
         other => Err((
             ErrorCode::INVALID_REQUEST,
@@ -309,6 +359,10 @@ fn list_value(
                     .or(key.default),
             )
         }
+        Resource::Group(_) => {
+            let key = group_key(name).ok_or_else(|| unknown_in_group(name))?;
+            (key.broker_key().kind, None)
+        }
     };
     if kind != ConfigType::List {
         let words = alloc::format!(
@@ -327,8 +381,14 @@ fn unknown(name: &str) -> Refusal {
     )
 }
 
+fn unknown_in_group(name: &str) -> Refusal {
+    (ErrorCode::INVALID_CONFIG, unknown_group_config(name))
+}
+
 fn check_known(resource: &Resource, name: &str) -> Result<(), Refusal> {
     let known = match resource {
+        Resource::Group(_) if group_key(name).is_none() => return Err(unknown_in_group(name)),
+        Resource::Group(_) => true,
         Resource::Topic(_) => topic_key(name).is_some(),
         Resource::Broker(_) => broker_key(name).is_some(),
     };
@@ -338,6 +398,8 @@ fn check_known(resource: &Resource, name: &str) -> Result<(), Refusal> {
 fn check(state: &State, resource: &Resource, name: &str, value: &str) -> Result<(), Refusal> {
     let invalid = |problem: ConfigProblem| (ErrorCode::INVALID_CONFIG, problem.to_string());
     match resource {
+        // All of them together, once they are known.
+        Resource::Group(_) => check_known(resource, name),
         Resource::Topic(_) => check_topic_config(name, value).map(|_| ()).map_err(invalid),
         Resource::Broker(_) => {
             let key = broker_key(name).ok_or_else(|| unknown(name))?;

@@ -15,6 +15,8 @@ use crate::wire::messages::consumer_group_describe::{
 };
 use crate::wire::{ErrorCode, Str};
 
+/// A member that speaks the classic protocol.
+const CLASSIC_MEMBER: i8 = 0;
 /// A member that speaks the protocol of KIP-848 itself.
 const CONSUMER_MEMBER: i8 = 1;
 
@@ -79,7 +81,10 @@ fn members(state: &State, group: &ConsumerGroup) -> Vec<Member> {
         subscribed_topic_regex: member.regex.clone(),
         assignment: assignment(state, &member.assigned),
         target_assignment: assignment(state, group.target_of(id).unwrap_or(&nothing)),
-        member_type: CONSUMER_MEMBER,
+        member_type: match member.classic {
+            Some(_) => CLASSIC_MEMBER,
+            None => CONSUMER_MEMBER,
+        },
         ..Default::default()
     });
     members.collect()

@@ -30,7 +30,11 @@ pub(super) fn handle(
     }
     let member_id = request.member_id.detach();
     let group_id = request.group_id.clone();
-    let interval_ms = state.config.groups.consumer_heartbeat_interval_ms;
+    let interval_ms = state
+        .metadata
+        .image()
+        .group_config(&state.config.groups, &group_id)
+        .consumer_heartbeat_interval_ms;
     match beat(state, cx, id, client_id, request) {
         Ok((index, reply)) => {
             let response = ConsumerGroupHeartbeatResponse {
@@ -69,18 +73,17 @@ fn beat(
     let group_id = request.group_id.clone();
     let index = coordinator::shard_of(state, &group_id).map_err(plain)?;
     let epoch = request.member_epoch;
+    let beat = beat_of(state, id, client_id, request);
     if epoch == 0 {
         if !has_room(state) {
             return Err(plain(ErrorCode::GROUP_MAX_SIZE_REACHED));
         }
+        // What would be refused in the end must not change the group's kind before.
+        beat.check_regex()?;
         coordinator::make_group(state, cx, index, &group_id);
-        coordinator::convert(state, cx, index, &group_id, true).map_err(|error| match error {
-            ErrorCode::NON_EMPTY_GROUP => not_a_consumer_group(&group_id),
-            other => plain(other),
-        })?;
+        coordinator::to_consumer(state, cx, index, &group_id)?;
     }
     let now = cx.now;
-    let beat = beat_of(state, id, client_id, request);
     let done = coordinator::on_consumer(
         state,
         cx,
@@ -126,6 +129,7 @@ fn beat_of(
         names: request
             .subscribed_topic_names
             .map(|names| names.iter().map(Str::detach).collect::<Vec<_>>()),
+        classic: None,
         regex: copy(request.subscribed_topic_regex),
         server_assignor: copy(request.server_assignor),
         owned,

@@ -32,7 +32,6 @@ pub(super) fn handle(
     state: &mut State,
     cx: &mut Context<'_>,
     id: RequestId,
-    version: i16,
     request: CreateTopicsRequest,
 ) {
     let mut named: BTreeMap<&Str, usize> = BTreeMap::new();
@@ -55,9 +54,7 @@ pub(super) fn handle(
             }
             continue;
         }
-        let valid = within_bound
-            .clone()
-            .and_then(|()| validate(state, topic, version));
+        let valid = within_bound.clone().and_then(|()| validate(state, topic));
         let result = match valid {
             Ok(wanted) => {
                 warn_of_idle_configs(cx, &wanted);
@@ -65,6 +62,7 @@ pub(super) fn handle(
                     name: topic.name.clone(),
                     num_partitions: wanted.partitions,
                     replication_factor: 1,
+                    error_message: None,
                     configs: Some(configs_of(state, &wanted.configs)),
                     ..Default::default()
                 };
@@ -130,7 +128,7 @@ pub(super) fn pending(state: &mut State, id: RequestId, pending: PendingTopics) 
     state.pending_topics.insert(id, pending);
 }
 
-fn validate(state: &State, topic: &CreatableTopic, version: i16) -> Result<Wanted, Refusal> {
+fn validate(state: &State, topic: &CreatableTopic) -> Result<Wanted, Refusal> {
     check_name(&topic.name).map_err(|words| (ErrorCode::INVALID_TOPIC_EXCEPTION, words))?;
     if state.metadata.image().topic(&topic.name).is_some() || state.topics.is_creating(&topic.name)
     {
@@ -139,7 +137,7 @@ fn validate(state: &State, topic: &CreatableTopic, version: i16) -> Result<Wante
     }
     check_collision(state, &topic.name)?;
     let partitions = if topic.assignments.is_empty() {
-        unassigned_partitions(state, topic, version)?
+        unassigned_partitions(state, topic)?
     } else {
         assigned_partitions(state, topic)?
     };
@@ -165,11 +163,7 @@ fn validate(state: &State, topic: &CreatableTopic, version: i16) -> Result<Wante
     })
 }
 
-fn unassigned_partitions(
-    state: &State,
-    topic: &CreatableTopic,
-    version: i16,
-) -> Result<i32, Refusal> {
+fn unassigned_partitions(state: &State, topic: &CreatableTopic) -> Result<i32, Refusal> {
     if !matches!(topic.replication_factor, 1 | -1) {
         let words = if topic.replication_factor <= 0 {
             "Replication factor must be larger than 0, or -1 to use the default value.".to_string()
@@ -182,8 +176,8 @@ fn unassigned_partitions(
         return Err((ErrorCode::INVALID_REPLICATION_FACTOR, words));
     }
     match topic.num_partitions {
-        // Below version 4 the default cannot be asked for (KIP-464).
-        -1 if version >= 4 => Ok(state.config.num_partitions),
+        // KIP-464 has it from version 4; Kafka takes it in every version.
+        -1 => Ok(state.config.num_partitions),
         count if count > 0 => Ok(count),
         _ => Err((
             ErrorCode::INVALID_PARTITIONS,

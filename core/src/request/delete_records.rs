@@ -81,14 +81,15 @@ fn raise(
     id: RequestId,
     place: usize,
 ) -> Result<(Offset, bool), ErrorCode> {
-    if state.metadata.is_compacted_only(&state.config, key.topic) {
-        return Err(ErrorCode::POLICY_VIOLATION);
-    }
+    let is_compacted_only = state.metadata.is_compacted_only(&state.config, key.topic);
     let partition = state
         .partition(key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
     if partition.holds_groups {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+    }
+    if is_compacted_only {
+        return Err(ErrorCode::POLICY_VIOLATION);
     }
     partition.check_readable()?;
     let start = partition.log.log_start_offset();

@@ -1,6 +1,6 @@
 //! DeleteTopics (KIP-516): by name, or from version 6 by id.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::broker::State;
@@ -29,10 +29,26 @@ pub(super) fn handle(
         };
         request.topic_names.into_iter().map(by_name).collect()
     };
+    let mut times: BTreeMap<(&Option<Str>, TopicId), usize> = BTreeMap::new();
+    for topic in &asked {
+        *times.entry((&topic.name, topic.topic_id)).or_default() += 1;
+    }
+    let mut refused = BTreeSet::new();
     let mut seen = BTreeSet::new();
     let responses: Vec<_> = asked
         .iter()
+        // One that is named twice has one answer, whether there is one or not.
+        .filter(|asked| {
+            let key = (&asked.name, asked.topic_id);
+            times.get(&key) == Some(&1) || refused.insert(key)
+        })
         .map(|asked| match find(state, asked) {
+            _ if times.get(&(&asked.name, asked.topic_id)) != Some(&1) => result(
+                asked.name.clone(),
+                asked.topic_id,
+                ErrorCode::INVALID_REQUEST,
+            ),
+            // Once by its name and once by its id.
             Ok((topic, _)) if !seen.insert(topic) => {
                 result(asked.name.clone(), topic, ErrorCode::INVALID_REQUEST)
             }

@@ -10,14 +10,22 @@ use crate::wire::messages::describe_cluster::{
 };
 
 const BROKERS: i8 = 1;
+const CONTROLLERS: i8 = 2;
 
 pub(super) fn handle(state: &mut State, id: RequestId, request: &DescribeClusterRequest) {
     if request.endpoint_type != BROKERS {
+        let (error_code, words) = if request.endpoint_type == CONTROLLERS {
+            let words = "The request was sent to an endpoint of type BROKER";
+            (ErrorCode::MISMATCHED_ENDPOINT_TYPE, words)
+        } else {
+            let error = ErrorCode::UNSUPPORTED_ENDPOINT_TYPE;
+            (error, error.message())
+        };
         return state.answer(
             id,
             DescribeClusterResponse {
-                error_code: ErrorCode::MISMATCHED_ENDPOINT_TYPE,
-                error_message: Some("The request was sent to an endpoint of type BROKER".into()),
+                error_code,
+                error_message: Some(words.into()),
                 ..Default::default()
             },
         );

@@ -4,9 +4,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::create_topics::check_name;
 use crate::broker::State;
 use crate::connection::RequestId;
-use crate::metadata::config::{BROKER_KEYS, BrokerKey, ConfigType, Standing, TOPIC_KEYS, TopicKey};
+use crate::metadata::config::{
+    BROKER_KEYS, BrokerKey, ConfigType, GROUP_KEYS, Standing, TOPIC_KEYS, TopicKey,
+};
 use crate::metadata::record::Resource;
 use crate::wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
@@ -17,6 +20,7 @@ use crate::wire::{ErrorCode, Str};
 /// Kafka's codes for what a config belongs to.
 pub(super) const TOPIC: i8 = 2;
 pub(super) const BROKER: i8 = 4;
+pub(super) const GROUP: i8 = 32;
 
 /// Where a value comes from, by Kafka's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +30,7 @@ pub(super) enum Source {
     AllBrokers = 3,
     Static = 4,
     Default = 5,
+    Group = 8,
 }
 
 /// A config as it is in force, with everything that could have set it, strongest first.
@@ -46,7 +51,8 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeConfigsR
         .into_iter()
         .map(|(resource, wanted)| match describe(state, id, resource) {
             Ok(configs) => DescribeConfigsResult {
-                error_message: None,
+                // Not null, also where there is none: as Kafka answers.
+                error_message: Some("".into()),
                 resource_type: resource.resource_type,
                 resource_name: resource.resource_name.clone(),
                 configs: configs
@@ -122,6 +128,8 @@ fn describe(
 ) -> Result<Vec<Described>, (ErrorCode, String)> {
     match resource.resource_type {
         TOPIC => {
+            check_name(&resource.resource_name)
+                .map_err(|words| (ErrorCode::INVALID_TOPIC_EXCEPTION, words))?;
             let topic = state
                 .metadata
                 .image()
@@ -138,6 +146,10 @@ fn describe(
         BROKER => {
             check_broker(state, &resource.resource_name)?;
             Ok(broker_configs(state, id, resource.resource_name.is_empty()))
+        }
+        GROUP => {
+            check_group(&resource.resource_name)?;
+            Ok(group_configs(state, &resource.resource_name))
         }
         other => Err((
             ErrorCode::INVALID_REQUEST,
@@ -156,6 +168,41 @@ pub(super) fn check_broker(state: &State, name: &str) -> Result<(), (ErrorCode, 
         state.config.node_id
     );
     Err((ErrorCode::INVALID_REQUEST, words))
+}
+
+/// A longer name of a group does not fit into a record.
+const MAX_GROUP_NAME_BYTES: usize = 32_767;
+
+/// Any group may have configs, also before it is there.
+pub(super) fn check_group(name: &str) -> Result<(), (ErrorCode, String)> {
+    if name.is_empty() {
+        let words = "Default group resources are not allowed.".to_string();
+        return Err((ErrorCode::INVALID_REQUEST, words));
+    }
+    if name.len() > MAX_GROUP_NAME_BYTES {
+        return Err((
+            ErrorCode::INVALID_GROUP_ID,
+            "The name is too long.".to_string(),
+        ));
+    }
+    Ok(())
+}
+
+/// All configs of a group.
+fn group_configs(state: &State, group: &str) -> Vec<Described> {
+    let own = Resource::Group(group.to_string());
+    GROUP_KEYS
+        .iter()
+        .map(|key| {
+            let mut synonyms = Vec::new();
+            if let Some(value) = state.metadata.image().config(&own, key.name) {
+                synonyms.push((key.name, Some(value.to_string()), Source::Group));
+            }
+            let broker = key.broker_key();
+            synonyms.extend(broker_synonyms(state, &broker, None));
+            of_key(key.name, &broker, synonyms, false)
+        })
+        .collect()
 }
 
 /// All configs of a topic; `own` knows those set on it.

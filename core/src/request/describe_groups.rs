@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::{Answer, RequestId};
 use crate::group::coordinator;
 use crate::group::{ClassicState, GroupKind};
@@ -28,6 +29,9 @@ pub(super) fn handle(
     let mut seen = BTreeSet::new();
     let mut asked = request.groups;
     asked.retain(|group| seen.insert(group.clone()));
+    if state.bugs.has(Bug::LeaveOutUnknownGroups) {
+        asked.retain(|group| describe(state, version, group).is_ok());
+    }
     let mut marks: Vec<(i32, Offset)> = Vec::new();
     let groups = asked
         .iter()

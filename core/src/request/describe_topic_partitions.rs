@@ -19,9 +19,9 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeTopicPar
     if request
         .cursor
         .as_ref()
-        .is_some_and(|cursor| cursor.partition_index < 0)
+        .is_some_and(|cursor| !is_valid(cursor, &request))
     {
-        return state.answer(id, Answer::Close);
+        return state.answer(id, refused(&request));
     }
     let limit = request
         .response_partition_limit
@@ -60,6 +60,26 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeTopicPar
     state
         .metadata
         .answer_when_durable(id, response, Answer::Close);
+}
+
+/// Whether a cursor points to a partition of what is asked for.
+fn is_valid(cursor: &Cursor, request: &DescribeTopicPartitionsRequest) -> bool {
+    let mut topics = request.topics.iter();
+    cursor.partition_index >= 0
+        && (request.topics.is_empty() || topics.any(|topic| topic.name == cursor.topic_name))
+}
+
+fn refused(request: &DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse {
+    let topics = request.topics.iter();
+    let refused = topics.map(|topic| DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::INVALID_REQUEST,
+        name: Some(topic.name.clone()),
+        ..Default::default()
+    });
+    DescribeTopicPartitionsResponse {
+        topics: refused.collect(),
+        ..Default::default()
+    }
 }
 
 /// The topics asked for (none means all) in the order of their names, from the cursor on.

@@ -26,6 +26,9 @@ pub(crate) struct FetchShape {
 /// list of aborted ones is then empty and not null.
 const READ_COMMITTED: i8 = 1;
 
+/// The epoch of a fetch outside of any session, and of the one that ends a session (KIP-227).
+const NO_SESSION: i32 = -1;
+
 pub(super) fn handle(
     state: &mut State,
     cx: &mut Context<'_>,
@@ -33,8 +36,10 @@ pub(super) fn handle(
     version: i16,
     request: FetchRequest,
 ) {
-    // Epoch 0 asks for a new session, -1 for none; anything else names one that cannot exist.
-    if request.session_id != 0 || request.session_epoch > 0 {
+    // Epoch -1 wants no session, whatever session ends with it; 0 without an id asks for a new one;
+    // anything else names one that cannot exist.
+    if request.session_epoch != NO_SESSION && (request.session_id != 0 || request.session_epoch > 0)
+    {
         return state.answer(
             id,
             FetchResponse {

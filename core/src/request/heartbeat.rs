@@ -41,8 +41,16 @@ fn heartbeat(
         generation_id: request.generation_id,
     };
     let now = cx.now;
-    coordinator::on_classic(state, cx, index, &request.group_id, None, |group, _, _| {
+    let group_id = &request.group_id;
+    let classic = coordinator::on_classic(state, cx, index, group_id, None, |group, _, _| {
         group.heartbeat(now, &member)
-    })
-    .unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
+    });
+    if let Some(result) = classic {
+        return result;
+    }
+    // A classic member in a consumer group.
+    let consumer = coordinator::on_consumer(state, cx, index, group_id, |group, config, _, _| {
+        group.heartbeat_classic(now, config, &member)
+    })?;
+    consumer.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
 }

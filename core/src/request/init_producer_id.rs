@@ -18,6 +18,7 @@ pub(super) fn handle(
 ) {
     let refused = |error_code| InitProducerIdResponse {
         error_code,
+        producer_epoch: -1,
         ..Default::default()
     };
     if let Err(error) = check(request) {

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::broker::State;
-use crate::connection::RequestId;
+use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::group::coordinator::{self, has_room};
 use crate::group::{Join, JoinReply};
@@ -24,14 +24,17 @@ pub(super) fn handle(
     let group_id = request.group_id.clone();
     let member_id = request.member_id.clone();
     let placed = place(state, cx, &request);
-    let index = match placed {
-        Ok(index) => index,
+    let (index, into) = match placed {
+        Ok(placed) => placed,
         Err(error) => {
             return state.answer(id, response(JoinReply::refusal(error, member_id), version));
         }
     };
     let join = join_of(state, id, version, client_id, request);
     let now = cx.now;
+    if let Into::Consumer = into {
+        return join_consumer(state, cx, (id, version), index, &group_id, join);
+    }
     coordinator::on_classic(
         state,
         cx,
@@ -42,12 +45,55 @@ pub(super) fn handle(
     );
 }
 
-/// The shard of the group, which is there then.
+/// What kind of group somebody joins.
+enum Into {
+    Classic,
+    /// One with members, for which the broker assigns.
+    Consumer,
+}
+
+/// A classic member in a consumer group: there is nobody to wait for but the disk.
+fn join_consumer(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    (id, version): (RequestId, i16),
+    index: i32,
+    group_id: &Str,
+    join: Join,
+) {
+    let now = cx.now;
+    let member_id = join.member_id.clone();
+    let done = coordinator::on_consumer(
+        state,
+        cx,
+        index,
+        group_id,
+        |group, config, topics, records| {
+            group.join_classic(now, config, group_id, topics, join, records)
+        },
+    );
+    let refused = |error| JoinReply::refusal(error, member_id.clone());
+    let reply = match done {
+        Ok(Some(reply)) => reply,
+        Ok(None) => refused(ErrorCode::UNKNOWN_MEMBER_ID),
+        Err(error) => refused(error),
+    };
+    let mark = state.groups.mark_of(index, group_id);
+    let ok = response(reply, version);
+    coordinator::answer_when_durable(state, id, &[(index, mark)], ok, || {
+        Answer::from(response(
+            refused(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            version,
+        ))
+    });
+}
+
+/// The shard of the group, which is there then, and its kind.
 fn place(
     state: &mut State,
     cx: &mut Context<'_>,
     request: &JoinGroupRequest,
-) -> Result<i32, ErrorCode> {
+) -> Result<(i32, Into), ErrorCode> {
     if request.group_id.is_empty() {
         return Err(ErrorCode::INVALID_GROUP_ID);
     }
@@ -66,14 +112,14 @@ fn place(
             return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
         }
         coordinator::make_group(state, cx, index, &request.group_id);
-        return Ok(index);
+        return Ok((index, Into::Classic));
     } else if request.member_id.is_empty() && !has_room(state) {
         return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
     }
-    // Members of both protocols are never in it at once.
-    match coordinator::convert(state, cx, index, &request.group_id, false) {
-        Err(ErrorCode::NON_EMPTY_GROUP) => Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL),
-        other => other.map(|()| index),
+    match coordinator::to_classic(state, cx, index, &request.group_id) {
+        Ok(()) => Ok((index, Into::Classic)),
+        Err(ErrorCode::NON_EMPTY_GROUP) => Ok((index, Into::Consumer)),
+        Err(error) => Err(error),
     }
 }
 

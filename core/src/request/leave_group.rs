@@ -4,9 +4,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::broker::State;
-use crate::connection::RequestId;
+use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::group::coordinator;
+use crate::ids::Offset;
 use crate::wire::messages::leave_group::{
     LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse,
 };
@@ -30,7 +31,8 @@ pub(super) fn handle(
             ..Default::default()
         }]
     };
-    let response = match leave(state, cx, &request.group_id, &leaving) {
+    let mut marks = Vec::new();
+    let response = match leave(state, cx, &request.group_id, &leaving, &mut marks) {
         Ok(results) if version >= BATCHED => LeaveGroupResponse {
             members: leaving
                 .into_iter()
@@ -56,7 +58,12 @@ pub(super) fn handle(
             ..Default::default()
         },
     };
-    state.answer(id, response);
+    coordinator::answer_when_durable(state, id, &marks, response, || {
+        Answer::from(LeaveGroupResponse {
+            error_code: ErrorCode::COORDINATOR_NOT_AVAILABLE,
+            ..Default::default()
+        })
+    });
 }
 
 fn leave(
@@ -64,6 +71,7 @@ fn leave(
     cx: &mut Context<'_>,
     group_id: &Str,
     leaving: &[MemberIdentity],
+    marks: &mut Vec<(i32, Offset)>,
 ) -> Result<Vec<Result<(), ErrorCode>>, ErrorCode> {
     if group_id.is_empty() {
         return Err(ErrorCode::INVALID_GROUP_ID);
@@ -77,6 +85,14 @@ fn leave(
     let left = coordinator::on_classic(state, cx, index, group_id, None, |group, config, out| {
         group.leave(now, config, &named, out)
     });
+    if let Some(left) = left {
+        return Ok(left);
+    }
+    // Classic members in a consumer group: each is a record.
+    let left = coordinator::on_consumer(state, cx, index, group_id, |group, _, _, records| {
+        group.leave_classic(group_id, &named, records)
+    })?;
+    marks.push((index, state.groups.mark_of(index, group_id)));
     // A group that is not there has none of these members.
     Ok(left.unwrap_or_else(|| vec![Err(ErrorCode::UNKNOWN_MEMBER_ID); leaving.len()]))
 }

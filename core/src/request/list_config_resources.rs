@@ -4,7 +4,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::describe_configs::{BROKER, TOPIC};
+use super::describe_configs::{BROKER, GROUP, TOPIC};
 use crate::broker::State;
 use crate::connection::RequestId;
 use crate::wire::ErrorCode;
@@ -15,7 +15,6 @@ use crate::wire::messages::list_config_resources::{
 /// Kafka's codes of the other kinds of resource, of which there are none here.
 const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
 
 pub(super) fn handle(
     state: &mut State,
@@ -56,6 +55,12 @@ pub(super) fn handle(
     }
     if asked.contains(&BROKER_LOGGER) {
         push(&state.config.node_id.to_string(), BROKER_LOGGER);
+    }
+    if asked.contains(&GROUP) {
+        let image = state.metadata.image();
+        image
+            .groups_with_configs()
+            .for_each(|group| push(group, GROUP));
     }
     let response = ListConfigResourcesResponse {
         config_resources,

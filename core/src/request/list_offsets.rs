@@ -1,6 +1,6 @@
 //! ListOffsets (KIP-79, KIP-734, KIP-405): the ends of partitions, and offsets by timestamp.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::broker::State;
@@ -63,11 +63,22 @@ pub(super) fn handle(
             .metadata
             .resolve(false, &topic.name, Default::default());
         let mut partitions = Vec::with_capacity(topic.partitions.len());
+        let twice = named_twice(&topic.partitions);
+        let mut refused = BTreeSet::new();
         for partition in &topic.partitions {
-            let key = known.map(|topic| PartitionKey {
-                topic,
-                index: partition.partition_index,
-            });
+            let index = partition.partition_index;
+            if twice.contains(&index) {
+                // One error for all of its askings, as Kafka answers.
+                if refused.insert(index) {
+                    partitions.push(ListOffsetsPartitionResponse {
+                        partition_index: index,
+                        error_code: ErrorCode::INVALID_REQUEST,
+                        ..Default::default()
+                    });
+                }
+                continue;
+            }
+            let key = known.map(|topic| PartitionKey { topic, index });
             let result = match key.and_then(|key| end_of(state, key, version, partition)) {
                 Ok(Some(found)) => found,
                 Ok(None) => {
@@ -87,7 +98,7 @@ pub(super) fn handle(
                 },
             };
             partitions.push(ListOffsetsPartitionResponse {
-                partition_index: partition.partition_index,
+                partition_index: index,
                 ..result
             });
         }
@@ -98,6 +109,12 @@ pub(super) fn handle(
         });
     }
     look_up_next(state, cx, id, pending);
+}
+
+fn named_twice(partitions: &[ListOffsetsPartition]) -> BTreeSet<i32> {
+    let mut seen = BTreeSet::new();
+    let indexes = partitions.iter().map(|asked| asked.partition_index);
+    indexes.filter(|index| !seen.insert(*index)).collect()
 }
 
 /// Answers without a read where that is possible; `None` where the log must be searched.

@@ -36,6 +36,7 @@ pub(super) fn alter(state: &mut State, id: RequestId, request: AlterPartitionRea
         }
     });
     let response = AlterPartitionReassignmentsResponse {
+        error_message: None,
         allow_replication_factor_change: request.allow_replication_factor_change,
         responses: topics.collect(),
         ..Default::default()
@@ -44,7 +45,11 @@ pub(super) fn alter(state: &mut State, id: RequestId, request: AlterPartitionRea
 }
 
 pub(super) fn list(state: &mut State, id: RequestId) {
-    state.answer(id, ListPartitionReassignmentsResponse::default());
+    let response = ListPartitionReassignmentsResponse {
+        error_message: None,
+        ..Default::default()
+    };
+    state.answer(id, response);
 }
 
 fn reassign(

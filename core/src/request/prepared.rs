@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::fmt;
 
+use super::codecs::Codecs;
 use crate::record::batch::CheckedBatch;
 use crate::record::check::{Limits, RecordsError, check_records};
+use crate::record::recompress::recompress;
 use crate::wire::frame::decode_request;
 use crate::wire::{Records, Request, RequestBody, RequestError, RequestHeader};
 
@@ -21,10 +23,10 @@ pub struct Prepared {
     checks: RecordChecks,
 }
 
-/// Decodes a frame (without its length prefix) and checks the record batches in it. A pure
-/// function of the frame.
+/// Decodes a frame (without its length prefix), checks the record batches in it, and packs them as
+/// their topics keep them. A pure function of the two.
 #[must_use]
-pub fn prepare(frame: Bytes) -> Prepared {
+pub fn prepare(frame: Bytes, codecs: &Codecs) -> Prepared {
     let request = decode_request(frame);
     let checks = match &request {
         Ok(Request {
@@ -35,16 +37,28 @@ pub fn prepare(frame: Bytes) -> Prepared {
                 zstd_allowed: header.api_version >= 7,
                 ..Limits::default()
             };
-            let partitions = produce
-                .topic_data
-                .iter()
-                .flat_map(|topic| &topic.partition_data);
-            partitions
-                .map(|partition| match &partition.records {
-                    Some(Records::Bytes(bytes)) => check_records(bytes.clone(), &limits),
-                    Some(Records::File(_)) | None => check_records(Bytes::new(), &limits),
-                })
-                .collect()
+            let has_ids = header.api_version >= 13;
+            let mut checks = Vec::new();
+            for topic in &produce.topic_data {
+                let kept = codecs.kept(has_ids, &topic.name, topic.topic_id);
+                for partition in &topic.partition_data {
+                    let records = match &partition.records {
+                        Some(Records::Bytes(bytes)) => bytes.clone(),
+                        Some(Records::File(_)) | None => Bytes::new(),
+                    };
+                    let batches = check_records(records, &limits);
+                    checks.push(match kept {
+                        None => batches,
+                        Some(kept) => batches.and_then(|batches| {
+                            batches
+                                .into_iter()
+                                .map(|batch| recompress(batch, kept))
+                                .collect()
+                        }),
+                    });
+                }
+            }
+            checks
         }
         _ => Vec::new(),
     };

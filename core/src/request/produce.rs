@@ -14,6 +14,7 @@ use crate::partition::PartitionKey;
 use crate::partition::delayed_produce::DelayedProduce;
 use crate::record::batch::CheckedBatch;
 use crate::record::check::{RecordsError, RecordsErrorKind};
+use crate::record::recompress::recompress;
 use crate::report::Level;
 use crate::wire::messages::produce::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceRequest, ProduceResponse,
@@ -146,6 +147,14 @@ fn append(
     if batches.iter().any(|batch| batch.header.is_transactional()) {
         return Err(ErrorCode::INVALID_TXN_STATE.into());
     }
+    // They were packed outside the step, unless the topic came to keep another codec since.
+    let batches = match partition.log().config().kept() {
+        None => batches,
+        Some(kept) => batches
+            .into_iter()
+            .map(|batch| recompress(batch, &kept))
+            .collect::<Result<_, _>>()?,
+    };
     let info = partition.append_as_leader(cx, &batches);
     let log = partition.log.id();
     state.touch(log);

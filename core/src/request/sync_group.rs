@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::broker::State;
-use crate::connection::RequestId;
+use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::group::coordinator;
 use crate::group::{GroupKind, MemberRef, Sync, SyncReply};
-use crate::wire::ErrorCode;
 use crate::wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
+use crate::wire::{ErrorCode, Str};
 
 pub(super) fn handle(
     state: &mut State,
@@ -42,6 +42,9 @@ pub(super) fn handle(
         assignments,
     };
     let now = cx.now;
+    if is_consumer(state, index, &group_id) {
+        return sync_consumer(state, cx, id, index, &group_id, &sync);
+    }
     coordinator::on_classic(
         state,
         cx,
@@ -57,14 +60,40 @@ fn place(state: &State, request: &SyncGroupRequest) -> Result<i32, ErrorCode> {
         return Err(ErrorCode::INVALID_GROUP_ID);
     }
     let index = coordinator::shard_of(state, &request.group_id)?;
-    match state
-        .groups
-        .group(index, &request.group_id)
-        .map(|group| &group.kind)
-    {
-        Some(GroupKind::Classic(_)) => Ok(index),
-        Some(GroupKind::Consumer(_)) | None => Err(ErrorCode::UNKNOWN_MEMBER_ID),
+    match state.groups.group(index, &request.group_id) {
+        Some(_) => Ok(index),
+        None => Err(ErrorCode::UNKNOWN_MEMBER_ID),
     }
+}
+
+fn is_consumer(state: &State, index: i32, group_id: &str) -> bool {
+    let group = state.groups.group(index, group_id);
+    group.is_some_and(|group| matches!(group.kind, GroupKind::Consumer(_)))
+}
+
+/// A classic member in a consumer group hears what the broker assigned.
+fn sync_consumer(
+    state: &mut State,
+    cx: &mut Context<'_>,
+    id: RequestId,
+    index: i32,
+    group_id: &Str,
+    sync: &Sync,
+) {
+    let now = cx.now;
+    let done = coordinator::on_consumer(state, cx, index, group_id, |group, config, topics, _| {
+        group.sync_classic(now, config, topics, sync)
+    });
+    let reply = match done {
+        Ok(Some(Ok(reply))) => reply,
+        Ok(Some(Err(error))) | Err(error) => SyncReply::refusal(error),
+        Ok(None) => SyncReply::refusal(ErrorCode::UNKNOWN_MEMBER_ID),
+    };
+    let mark = state.groups.mark_of(index, group_id);
+    coordinator::answer_when_durable(state, id, &[(index, mark)], response(reply), || {
+        let error = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+        Answer::from(response(SyncReply::refusal(error)))
+    });
 }
 
 pub(super) fn response(reply: SyncReply) -> SyncGroupResponse {

@@ -2,8 +2,10 @@
 
 use core::fmt;
 
+use super::error_code::ErrorCode;
 use super::messages::{self, Body};
 use super::reader::{DecodeError, Reader};
+use super::value::Value;
 use super::versioned::Versioned;
 use super::versions::Versions;
 use super::writer::Writer;
@@ -113,6 +115,13 @@ macro_rules! apis {
                 Ok(match api {
                     $(ApiKey::$api => Self::$api(Versioned::decode(reader, version)?),)*
                 })
+            }
+
+            /// Shows every error code in it, in the order of the table's fields.
+            pub fn error_codes(&self, see: &mut dyn FnMut(ErrorCode)) {
+                match self {
+                    $(Self::$api(message) => Value::error_codes(message, see),)*
+                }
             }
         }
 

@@ -257,6 +257,10 @@ macro_rules! structure {
                 Ok(value)
             }
 
+            fn error_codes(&self, see: &mut dyn FnMut($crate::wire::ErrorCode)) {
+                $($crate::wire::value::Value::error_codes(&self.$field, see);)*
+            }
+
             fn write(
                 &self,
                 writer: &mut $crate::wire::writer::Writer,

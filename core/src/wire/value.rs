@@ -46,6 +46,9 @@ pub trait Value: Sized {
 
     /// Writes the value.
     fn write(&self, writer: &mut Writer, format: Format);
+
+    /// Shows every error code in it, in the order of the fields.
+    fn error_codes(&self, _: &mut dyn FnMut(ErrorCode)) {}
 }
 
 /// A value that has a form for null.
@@ -90,6 +93,12 @@ impl<T: Nullable> Value for Option<T> {
             Some(value) => value.write(writer, format),
             None if format.nullable => T::write_null(writer, format.inner()),
             None => T::initial().write(writer, format),
+        }
+    }
+
+    fn error_codes(&self, see: &mut dyn FnMut(ErrorCode)) {
+        if let Some(value) = self {
+            value.error_codes(see);
         }
     }
 }
@@ -149,8 +158,28 @@ by_bytes! {
     f64, 8, 0.0, f64::from_be_bytes, f64::to_be_bytes;
     bool, 1, false, |[byte]: [u8; 1]| byte != 0, |value| [u8::from(value)];
     TopicId, 16, TopicId::ZERO, TopicId, |TopicId(bytes)| bytes;
-    ErrorCode, 2, ErrorCode::NONE, |code| ErrorCode(i16::from_be_bytes(code)),
-        |ErrorCode(code)| i16::to_be_bytes(code);
+}
+
+impl Value for ErrorCode {
+    fn initial() -> Self {
+        Self::NONE
+    }
+
+    fn min_bytes(_: Format) -> usize {
+        2
+    }
+
+    fn read(reader: &mut Reader, _: Format) -> Result<Self, DecodeError> {
+        reader.i16().map(Self)
+    }
+
+    fn write(&self, writer: &mut Writer, _: Format) {
+        writer.put_i16(self.0);
+    }
+
+    fn error_codes(&self, see: &mut dyn FnMut(ErrorCode)) {
+        see(*self);
+    }
 }
 
 impl Value for Str {
@@ -290,6 +319,12 @@ impl<T: Value> Value for Vec<T> {
         put_length(writer, format, self.len());
         for element in self {
             element.write(writer, format);
+        }
+    }
+
+    fn error_codes(&self, see: &mut dyn FnMut(ErrorCode)) {
+        for element in self {
+            element.error_codes(see);
         }
     }
 }

@@ -22,6 +22,7 @@ use super::toy::{Toy, ToyInput, request};
 use crate::driver::{Driver, Host, Signal, Threads};
 use crate::hand_over::budget::{Admission, Budget};
 use crate::hand_over::file_queue::WriteRun;
+use crate::hand_over::gathering::Part;
 use crate::hand_over::outbox::{Connection, Outgoing, OutgoingPart, Sent};
 
 const ITERATIONS: usize = 2_000;
@@ -332,6 +333,18 @@ fn frame(client: &ToyClient, number: u32, letter: u8, payload: &[u8]) -> ToyInpu
     ToyInput::Frame(client.id, frame)
 }
 
+/// Hands in what a connection has read, as its task does.
+fn hand_in(driver: &ToyDriver, input: ToyInput) {
+    match driver.hand_in(vec![input], true) {
+        Part::Lead => {
+            thread::yield_now();
+            driver.run_gathered();
+        }
+        Part::Run => driver.run_gathered(),
+        Part::Follow => {}
+    }
+}
+
 /// Appends from several connections at once: every one is answered, in order, and only after a
 /// flush that was called when it was written.
 fn appends(room: usize) {
@@ -344,7 +357,7 @@ fn appends(room: usize) {
         let asking = thread::spawn(move || {
             for number in 0..3 {
                 sending.outbox.asked();
-                sender.step(frame(&sending, number, b'A', &[7; 61]));
+                hand_in(&sender, frame(&sending, number, b'A', &[7; 61]));
             }
         });
         threads.push((client, task, asking));
@@ -372,6 +385,27 @@ fn every_append_is_answered_in_order_and_after_its_flush() {
 fn a_socket_that_fills_up_gets_everything_in_the_end() {
     shuttle::check_random(|| appends(5), ITERATIONS);
     shuttle::check_pct(|| appends(5), ITERATIONS, 3);
+}
+
+#[test]
+fn what_a_connection_left_to_another_comes_before_its_end() {
+    // The toy asserts the order.
+    let run = || {
+        let driver = start();
+        let threads: Vec<_> = (1..=3)
+            .map(|number| {
+                let (driver, client) = (driver.clone(), connect(&driver, number, 1000));
+                thread::spawn(move || {
+                    hand_in(&driver, frame(&client, 0, b'P', b""));
+                    driver.close(&client, "over");
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        driver.abandon();
+    };
+    shuttle::check_random(run, ITERATIONS);
+    shuttle::check_pct(run, ITERATIONS, 3);
 }
 
 #[test]

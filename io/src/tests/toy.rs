@@ -11,7 +11,7 @@
 //! - `T`: answer after the milliseconds (4 bytes) of the payload
 //! - `X`: answer, then close; `!`: panic
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -22,6 +22,7 @@ use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use odradek_core::input::{Completion, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
 use odradek_core::report::{Level, Report};
+use odradek_core::request::Codecs;
 use odradek_core::time::{Mono, Now};
 
 use crate::driver::Guest;
@@ -41,6 +42,7 @@ pub(crate) struct Toy {
     for_flush: VecDeque<Waiting>,
     delayed: Vec<(Mono, ConnectionId, u32)>,
     parked: Vec<(ConnectionId, Bytes)>,
+    closed: BTreeSet<ConnectionId>,
     next_operation: u64,
     stopping: bool,
 }
@@ -77,7 +79,7 @@ impl fmt::Display for ToyInput {
 impl Guest for Toy {
     type Input = ToyInput;
 
-    fn prepare(connection: ConnectionId, frame: Bytes) -> ToyInput {
+    fn prepare(_: &Codecs, connection: ConnectionId, frame: Bytes) -> ToyInput {
         ToyInput::Frame(connection, frame)
     }
 
@@ -97,6 +99,7 @@ impl Guest for Toy {
                 });
             }
             ToyInput::Core(Input::Closed { connection }) => {
+                self.closed.insert(connection);
                 self.parked.retain(|(whose, _)| *whose != connection);
             }
             ToyInput::Core(Input::Stop) => {
@@ -129,6 +132,10 @@ impl Toy {
     }
 
     fn request(&mut self, now: Now, connection: ConnectionId, frame: &Bytes, out: &mut Effects) {
+        assert!(
+            !self.closed.contains(&connection),
+            "what a connection asked for comes before its end"
+        );
         let number = u32::from_be_bytes(frame[..4].try_into().unwrap());
         let payload = frame.slice(5..);
         match frame[4] {

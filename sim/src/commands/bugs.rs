@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use clap::Args;
-use odradek_sim::bugs::{by_name, names, workload_of};
+use odradek_sim::bugs::{by_name, check_of, names, workload_of};
 use odradek_sim::campaign::{self, Campaign};
 use odradek_sim::shrink::Failed;
 use odradek_sim::twice::{SecondProcess, What};
@@ -111,7 +111,7 @@ fn catch(name: &'static str, seeds: &Range<u64>) -> Result<Option<Caught>, Strin
     let planted = by_name(name)?;
     let workload = workload_of(name);
     let there = SecondProcess::same(workload, Some(name))?;
-    let campaign = Campaign {
+    let mut campaign = Campaign {
         seeds: seeds.clone(),
         workload,
         jobs: cores(),
@@ -119,13 +119,20 @@ fn catch(name: &'static str, seeds: &Range<u64>) -> Result<Option<Caught>, Strin
         keep_going: false,
         twice: planted.shows_in_second_run().then(|| (1, there.clone())),
     };
-    let summary = campaign::run(&campaign, |_| {});
-    let Some((failed, violation)) = summary
-        .failed
-        .first()
-        .and_then(|failed| Some((failed, failed.violation.as_ref()?)))
-    else {
-        return Ok(None);
+    let mut seeds = 0;
+    let (failed, violation) = loop {
+        let mut summary = campaign::run(&campaign, |_| {});
+        seeds += summary.seeds;
+        let Some(mut failed) = summary.failed.pop() else {
+            return Ok(None);
+        };
+        let Some(violation) = failed.violation.take() else {
+            return Ok(None);
+        };
+        if check_of(name).is_none_or(|wanted| wanted == violation.check) {
+            break (failed, violation);
+        }
+        campaign.seeds.start = failed.seed + 1;
     };
     // What was found must be found again, by who replays it.
     let hash = there.hash(&What::Seed(failed.seed))?;
@@ -134,7 +141,7 @@ fn catch(name: &'static str, seeds: &Range<u64>) -> Result<Option<Caught>, Strin
         name,
         subject: Subject::seed(failed.seed, workload, Some(name))?,
         check: violation.check.to_string(),
-        seeds: summary.seeds,
+        seeds,
         found_again: same != planted.shows_in_second_run(),
         detail: violation.detail.clone(),
     }))

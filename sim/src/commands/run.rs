@@ -1,11 +1,14 @@
 //! `run`: many seeds.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
 use odradek_sim::campaign::{self, Campaign, Summary};
+use odradek_sim::coverage::{self, Missed};
+use odradek_sim::fault::{Fault, Stage};
 use odradek_sim::oracle::{Check, Mark};
 use odradek_sim::swarm::Workload;
 use odradek_sim::trace::Keep;
@@ -82,11 +85,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<bool, String> {
     }
     print_sums(&summary, stopwatch.seconds());
     println!("of the schedules have: {}", summary.shares());
-    let missed = print_marks(&summary, arguments.workload, arguments.coverage);
+    if arguments.coverage {
+        print_coverage(&summary);
+    }
+    let missed = coverage::missed(&summary, arguments.workload);
+    print_missed(&missed);
     if summary.failed.is_empty() {
         println!("no violation");
-        if missed > 0 && summary.seeds >= FULL_CAMPAIGN {
-            println!("and {missed} marks missed, which so many schedules must hit");
+        if missed.count() > 0 && summary.seeds >= FULL_CAMPAIGN {
+            println!("and something was missed that so many schedules must hit");
             return Ok(false);
         }
         return Ok(true);
@@ -119,33 +126,44 @@ fn second_process(arguments: &Arguments) -> Result<Option<(u64, SecondProcess)>,
     Ok(Some((every, there)))
 }
 
-/// Prints how often marks were hit, or which were not, and returns how many those are.
-fn print_marks(summary: &Summary, workload: Workload, coverage: bool) -> usize {
-    let marks = Mark::of(workload);
-    let missed: Vec<String> = marks
-        .iter()
-        .filter(|mark| !summary.marks.contains_key(mark))
-        .map(ToString::to_string)
-        .collect();
-    if coverage {
-        println!("marks, and the seeds that hit them:");
-        for mark in Mark::ALL {
-            let hit = summary.marks.get(mark).copied().unwrap_or(0);
-            println!("  {hit:>7}  {mark}");
-        }
-    } else {
-        println!(
-            "marks: {} of {} hit{}",
-            marks.len() - missed.len(),
-            marks.len(),
-            if missed.is_empty() {
-                String::new()
-            } else {
-                format!("; missed: {}", missed.join(", "))
-            }
-        );
+/// Prints how often each mark was hit, each fault struck in each stage, and each code was answered.
+fn print_coverage(summary: &Summary) {
+    println!("marks, and the seeds that hit them:");
+    for mark in Mark::ALL {
+        let hit = summary.marks.get(mark).copied().unwrap_or(0);
+        println!("  {hit:>7}  {mark}");
     }
-    missed.len()
+    println!("faults, and how often they struck while the broker was");
+    let stages = Stage::ALL.map(|stage| format!("{:>11}", stage.to_string()));
+    println!("  {:<42}{}", "", stages.concat());
+    for fault in Fault::all() {
+        let counts = Stage::ALL.map(|stage| {
+            let count = summary.faults.get(&(fault, stage)).copied().unwrap_or(0);
+            format!("{count:>11}")
+        });
+        println!("  {:<42}{}", fault.to_string(), counts.concat());
+    }
+    println!("error codes that were answered:");
+    for (answered, count) in &summary.codes {
+        println!("  {count:>9}  {answered}");
+    }
+}
+
+fn print_missed(missed: &Missed) {
+    let list = |what: &str, of: usize, missed: &[String]| {
+        let hit = of - missed.len();
+        if missed.is_empty() {
+            format!("{hit} of {of} {what}")
+        } else {
+            format!("{hit} of {of} {what} (not {})", missed.join(", "))
+        }
+    };
+    println!(
+        "hit: {}; {}; {}",
+        list("marks", missed.marks_of, &missed.marks),
+        list("faults by stage", missed.faults_of, &missed.faults),
+        list("error codes by API", missed.codes_of, &missed.codes),
+    );
 }
 
 fn print_sums(summary: &Summary, seconds: f64) {
@@ -170,8 +188,11 @@ fn print_sums(summary: &Summary, seconds: f64) {
         mean(summary.rolls),
         mean(summary.recoveries),
     );
-    let faults: Vec<String> = summary
-        .faults
+    let mut kinds: BTreeMap<Fault, u64> = BTreeMap::new();
+    for ((fault, _), count) in &summary.faults {
+        *kinds.entry(*fault).or_default() += count;
+    }
+    let faults: Vec<String> = kinds
         .iter()
         .map(|(fault, count)| format!("{count} x {fault}"))
         .collect();

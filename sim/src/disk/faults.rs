@@ -9,8 +9,8 @@ use std::fmt;
 use odradek_core::input::DiskErrorKind;
 
 use super::Inode;
-use crate::choices::{Choices, Odds, Subsystem};
-use crate::clock::{MICROSECOND, MILLISECOND};
+use crate::choices::{Choices, Dice, Odds, Subsystem};
+use crate::clock::{MICROSECOND, MILLISECOND, SECOND};
 
 /// How often each kind of fault happens, per operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,24 @@ pub struct DiskRates {
     pub read_error: Odds,
     /// A flush fails for want of space while the disk is full.
     pub full_flush: Odds,
+    /// A flush that fails with EIO turns the filesystem read-only.
+    pub turns_read_only: Odds,
+    /// A read finds a sector that cannot be read.
+    pub latent_error: Odds,
+    /// A read gives a part of what is there.
+    pub short_read: Odds,
+    /// A read gives what is somewhere else.
+    pub misdirected_read: Odds,
+    /// A page that is flushed ends up somewhere else.
+    pub misdirected_write: Odds,
+    /// No file descriptor is left, per operation that needs one.
+    pub no_descriptor: Odds,
+    /// The whole device stands still for seconds, per flush.
+    pub device_stall: Odds,
+    /// Bits flip while no process runs, per end of a process.
+    pub rot_at_rest: Odds,
+    /// Bits flip while a process runs, per flush.
+    pub rot_while_running: Odds,
     /// How long operations take.
     pub latency: Latency,
 }
@@ -43,7 +61,7 @@ pub enum Latency {
     Fast,
     /// Like a rotating disk.
     Slow,
-    /// Mostly fast, with stalls of up to seconds.
+    /// Mostly fast, with single operations that take up to seconds.
     Bimodal,
 }
 
@@ -66,6 +84,56 @@ pub enum DiskFault {
     ManageError,
     /// A read job failed.
     ReadError,
+    /// After a failed flush the filesystem turned read-only.
+    TurnedReadOnly,
+    /// A sector turned out to be unreadable.
+    LatentError,
+    /// A read gave a part of what is there.
+    ShortRead,
+    /// A read gave what is somewhere else.
+    MisdirectedRead,
+    /// A page ended up somewhere else.
+    MisdirectedWrite,
+    /// No file descriptor was left.
+    NoDescriptor,
+    /// An operation took long.
+    Stall,
+    /// The whole device stood still.
+    DeviceStall,
+    /// Bits flipped.
+    Rot,
+}
+
+impl DiskFault {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::WriteError,
+        Self::ShortWrite,
+        Self::NoSpace,
+        Self::FlushErrorKeepsNew,
+        Self::FlushErrorShowsOld,
+        Self::Evicted,
+        Self::ManageError,
+        Self::ReadError,
+        Self::TurnedReadOnly,
+        Self::LatentError,
+        Self::ShortRead,
+        Self::MisdirectedRead,
+        Self::MisdirectedWrite,
+        Self::NoDescriptor,
+        Self::Stall,
+        Self::DeviceStall,
+        Self::Rot,
+    ];
+
+    /// Whether it changes bytes that were durable, and so permits loss that is detected.
+    #[must_use]
+    pub const fn is_damage(self) -> bool {
+        matches!(
+            self,
+            Self::MisdirectedRead | Self::MisdirectedWrite | Self::Rot
+        )
+    }
 }
 
 /// How a flush fails.
@@ -77,6 +145,8 @@ pub struct FlushFailure {
     pub shows_old: bool,
     /// After how many nanoseconds the clean pages are evicted, if they are.
     pub evicted_after_ns: Option<u64>,
+    /// Whether the filesystem takes no changes from now on.
+    pub turns_read_only: bool,
 }
 
 /// The dice of the disk.
@@ -88,6 +158,8 @@ pub struct DiskFaults {
     /// Whether a flush says that all is well and does nothing. No fault of the model: a planted bug of
     /// the simulator, which the oracle must notice.
     pub lies: bool,
+    /// Whether the host takes a short read for all there is. A planted bug of the simulator.
+    pub takes_short_reads: bool,
 }
 
 /// What kind of operation takes time.
@@ -107,7 +179,78 @@ impl DiskFaults {
             rates,
             active: true,
             lies: false,
+            takes_short_reads: false,
         }
+    }
+
+    /// Whether anything can damage bytes that are durable.
+    #[must_use]
+    pub const fn may_damage(&self) -> bool {
+        let rates = &self.rates;
+        rates.misdirected_read.0
+            | rates.misdirected_write.0
+            | rates.rot_at_rest.0
+            | rates.rot_while_running.0
+            != 0
+    }
+
+    const fn odds(&self, odds: Odds) -> Odds {
+        if self.active { odds } else { Odds(0) }
+    }
+
+    /// Whether a read finds a sector that cannot be read.
+    pub fn latent_error(&self, choices: &mut Choices, inode: Inode) -> Option<Dice> {
+        let odds = self.odds(self.rates.latent_error);
+        choices.fault(Subsystem::LatentError, inode.0, odds)
+    }
+
+    /// Whether a read gives what is somewhere else.
+    pub fn misdirected_read(&self, choices: &mut Choices, inode: Inode) -> Option<Dice> {
+        let odds = self.odds(self.rates.misdirected_read);
+        choices.fault(Subsystem::MisdirectedRead, inode.0, odds)
+    }
+
+    /// Whether a page that is flushed ends up somewhere else.
+    pub fn misdirected_write(&self, choices: &mut Choices, inode: Inode) -> Option<Dice> {
+        let odds = self.odds(self.rates.misdirected_write);
+        choices.fault(Subsystem::MisdirectedWrite, inode.0, odds)
+    }
+
+    /// Whether a read of more than a byte gives less than the `left` bytes that are there: how many.
+    pub fn short_read(&self, choices: &mut Choices, inode: Inode, left: usize) -> Option<usize> {
+        if left < 2 {
+            return None;
+        }
+        let odds = self.odds(self.rates.short_read);
+        let mut dice = choices.fault(Subsystem::ShortRead, inode.0, odds)?;
+        Some(dice.between(1, left as u64 - 1) as usize)
+    }
+
+    /// Whether no file descriptor is left for an operation on this inode, or on a path (0).
+    pub fn no_descriptor(&self, choices: &mut Choices, inode: u64) -> Option<DiskErrorKind> {
+        let odds = self.odds(self.rates.no_descriptor);
+        choices
+            .fault(Subsystem::Descriptors, inode, odds)
+            .map(|_| DiskErrorKind::TooManyOpenFiles)
+    }
+
+    /// For how many nanoseconds the whole device stands still, if it does.
+    pub fn device_stall(&self, choices: &mut Choices) -> Option<u64> {
+        let odds = self.odds(self.rates.device_stall);
+        let mut dice = choices.fault(Subsystem::DeviceStall, 0, odds)?;
+        Some(dice.between(200 * MILLISECOND, 4 * SECOND))
+    }
+
+    /// Whether bits flip while a process runs.
+    pub fn rot_while_running(&self, choices: &mut Choices) -> Option<Dice> {
+        let odds = self.odds(self.rates.rot_while_running);
+        choices.fault(Subsystem::RotWhileRunning, 0, odds)
+    }
+
+    /// Whether bits flip while no process runs, after the end of this life.
+    pub fn rot_at_rest(&self, choices: &mut Choices, life: u64) -> Option<Dice> {
+        let odds = self.odds(self.rates.rot_at_rest);
+        choices.fault(Subsystem::Rot, life, odds)
     }
 
     /// Whether a write fails, and after how many bytes.
@@ -162,6 +305,7 @@ impl DiskFaults {
             }
         };
         let shows_old = dice.chance(self.rates.shows_old);
+        let turns_read_only = kind == DiskErrorKind::Io && dice.chance(self.rates.turns_read_only);
         let evicts = if shows_old {
             Odds(0)
         } else {
@@ -174,6 +318,7 @@ impl DiskFaults {
             kind,
             shows_old,
             evicted_after_ns,
+            turns_read_only,
         })
     }
 
@@ -197,8 +342,8 @@ impl DiskFaults {
             .map(|_| DiskErrorKind::Io)
     }
 
-    /// How long something takes.
-    pub fn latency(&self, choices: &mut Choices, entity: u64, work: Work) -> u64 {
+    /// How long something takes, and whether that is a stall.
+    pub fn latency(&self, choices: &mut Choices, entity: u64, work: Work) -> (u64, bool) {
         let (memory, device) = match self.rates.latency {
             Latency::Fast => (5 * MICROSECOND, 80 * MICROSECOND),
             Latency::Slow => (50 * MICROSECOND, 8 * MILLISECOND),
@@ -215,8 +360,11 @@ impl DiskFaults {
             Odds(0)
         };
         match choices.fault(Subsystem::DiskStall, entity, stalls) {
-            Some(mut dice) => usual + dice.between(MILLISECOND, 1_500 * MILLISECOND),
-            None => usual,
+            Some(mut dice) => {
+                let stall = dice.between(MILLISECOND, 1_500 * MILLISECOND);
+                (usual + stall, true)
+            }
+            None => (usual, false),
         }
     }
 }
@@ -232,6 +380,15 @@ impl fmt::Display for DiskFault {
             Self::Evicted => "pages evicted after a failed flush",
             Self::ManageError => "file management error",
             Self::ReadError => "read error",
+            Self::TurnedReadOnly => "filesystem turned read-only",
+            Self::LatentError => "unreadable sector",
+            Self::ShortRead => "short read",
+            Self::MisdirectedRead => "misdirected read",
+            Self::MisdirectedWrite => "misdirected write",
+            Self::NoDescriptor => "no file descriptor left",
+            Self::Stall => "operation that stalls",
+            Self::DeviceStall => "device that stalls",
+            Self::Rot => "rot",
         })
     }
 }

@@ -6,6 +6,8 @@ use bytes::Bytes;
 
 /// The kernel writes back in pages.
 pub const PAGE_BYTES: u64 = 4096;
+/// What a device cannot read, it cannot read whole.
+pub const SECTOR_BYTES: u64 = 512;
 
 /// A file. See the model in [`disk`](super).
 #[derive(Clone, Debug, Default)]
@@ -13,6 +15,8 @@ pub struct File {
     durable: Vec<u8>,
     cached: Vec<u8>,
     pending: Vec<Pending>,
+    /// Sectors that cannot be read until they are written again.
+    unreadable: BTreeSet<u64>,
 }
 
 /// An operation that is not durable.
@@ -74,9 +78,50 @@ impl File {
         &self.pending
     }
 
+    /// Whether all of a range can be read.
+    #[must_use]
+    pub fn is_readable(&self, from: u64, to: u64) -> bool {
+        let to = to.min(self.len());
+        self.unreadable.is_empty()
+            || from >= to
+            || self
+                .unreadable
+                .range(from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES))
+                .next()
+                .is_none()
+    }
+
+    /// A sector turns out to be unreadable; whether it does. What is not written back is read from
+    /// the cache, whatever the device can do.
+    pub(super) fn lose_sector(&mut self, sector: u64) -> bool {
+        let page = sector * SECTOR_BYTES / PAGE_BYTES;
+        let is_cached = |op: &Pending| op.pages().any(|dirty| dirty == page);
+        sector * SECTOR_BYTES < self.len()
+            && !self.pending.iter().any(is_cached)
+            && self.unreadable.insert(sector)
+    }
+
+    /// Whether there is a sector that cannot be read.
+    pub(super) fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
+    /// The device can read all sectors again.
+    pub(super) fn read_again(&mut self) {
+        self.unreadable.clear();
+    }
+
     pub(super) fn write(&mut self, sequence: u64, position: u64, bytes: Bytes) {
         if bytes.is_empty() {
             return;
+        }
+        if !self.unreadable.is_empty() {
+            let (from, to) = (position, position + bytes.len() as u64);
+            let end = self.len();
+            self.unreadable.retain(|sector| {
+                let (begins, ends) = (sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES);
+                from > begins || to < ends.min(end)
+            });
         }
         self.apply(Pending {
             sequence,
@@ -94,6 +139,8 @@ impl File {
         if length == old {
             return;
         }
+        self.unreadable
+            .retain(|sector| sector * SECTOR_BYTES < length);
         self.apply(Pending {
             sequence,
             kind: Kind::SetLength,
@@ -235,6 +282,9 @@ impl File {
 
     /// What a power loss left becomes all there is.
     pub(super) fn settle(&mut self, image: Vec<u8>) {
+        let length = image.len() as u64;
+        self.unreadable
+            .retain(|sector| sector * SECTOR_BYTES < length);
         self.durable.clone_from(&image);
         self.cached = image;
         self.pending.clear();
@@ -246,6 +296,41 @@ impl File {
                 *byte ^= 1 << (bit & 7);
             }
         }
+    }
+
+    /// Other bytes lie on the device from now on, and in the cache as well.
+    pub(super) fn overwrite(&mut self, position: u64, bytes: &[u8]) {
+        for image in [&mut self.durable, &mut self.cached] {
+            let from = (position as usize).min(image.len());
+            let to = (from + bytes.len()).min(image.len());
+            image[from..to].copy_from_slice(&bytes[..to - from]);
+        }
+    }
+
+    /// Other bytes lie on the device from now on; the cache has those that should be there, until it
+    /// drops them: their pages are clean.
+    pub(super) fn overwrite_behind(&mut self, sequence: u64, position: u64, bytes: &[u8]) {
+        let from = (position as usize).min(self.durable.len());
+        let to = (from + bytes.len()).min(self.durable.len());
+        let good = Bytes::copy_from_slice(&self.durable[from..to]);
+        self.durable[from..to].copy_from_slice(&bytes[..to - from]);
+        let first = self.pending.first().map_or(sequence, |op| op.sequence);
+        let mut at = from as u64;
+        let mut kept = Vec::new();
+        while at < to as u64 {
+            let end = ((at / PAGE_BYTES + 1) * PAGE_BYTES).min(to as u64);
+            kept.push(Pending {
+                sequence: first.min(sequence),
+                kind: Kind::Write(good.slice((at as usize - from)..(end as usize - from))),
+                lost: true,
+                size_after: self.durable.len() as u64,
+                from: at,
+                to: end,
+            });
+            at = end;
+        }
+        // Before everything that is pending: that was written later.
+        self.pending.splice(..0, kept);
     }
 
     /// How many pending operations come up to this one.

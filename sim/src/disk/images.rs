@@ -7,7 +7,7 @@
 //! garbage have more variants than can be gone through: of garbage there is one here, of tears inside
 //! sectors none.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::file::File;
@@ -177,7 +177,7 @@ impl<'a> Images<'a> {
         }
         let mut some = Chosen {
             bound,
-            seen: HashSet::new(),
+            seen: BTreeSet::new(),
             picks: Vec::new(),
         };
         let corners = self.corners();
@@ -399,7 +399,7 @@ enum Data {
 /// Some picks, none twice.
 struct Chosen {
     bound: usize,
-    seen: HashSet<Picks>,
+    seen: BTreeSet<Picks>,
     picks: Vec<Picks>,
 }
 

@@ -160,10 +160,11 @@ fn persist_page(
         }
         _ => {
             let old = image[from..to].to_vec();
+            let mut seen: Vec<Option<Vec<u8>>> = vec![None; page.moments()];
             for (at, end) in page.sectors(tearing.sector_bytes) {
                 let choice = dice.below(page.moments() as u64 + 1) as usize;
-                if choice < page.moments() {
-                    let after = page.at(choice);
+                if let Some(after) = seen.get_mut(choice) {
+                    let after = after.get_or_insert_with(|| page.at(choice));
                     let new = &after[at - from..end - from];
                     if tearing.harsh && dice.below(2) == 0 {
                         tear(&mut image[at..end], new, dice);

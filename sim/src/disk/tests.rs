@@ -1,8 +1,11 @@
 //! Each rule of the model as a situation.
 
+use super::damage::Moment;
+use super::faults::{DiskFaults, DiskRates};
 use super::power_loss::Tearing;
+use super::reader::Reader;
 use super::*;
-use crate::choices::Choices;
+use crate::choices::{Choices, Odds, Subsystem};
 
 const PLAIN: Tearing = Tearing {
     sector_bytes: 512,
@@ -388,4 +391,168 @@ fn a_directory_that_was_not_synced_takes_its_files_with_it() {
         lost += u32::from(disk.lookup(&path("d/x")).is_err());
     }
     assert!((10..100).contains(&lost), "{lost}");
+}
+
+/// Reads a range of `f` with these rates.
+fn read(
+    disk: &mut Disk,
+    rates: DiskRates,
+    at: u64,
+    length: usize,
+) -> Result<Vec<u8>, DiskErrorKind> {
+    let faults = DiskFaults::new(rates);
+    let (mut choices, mut struck) = (Choices::new(1), Vec::new());
+    let mut buffer = vec![0; length];
+    let mut reader = Reader::new(disk, &faults, &mut choices, &mut struck);
+    let read = reader
+        .read_at(&path("f"), Position(at), &mut buffer)
+        .map_err(|error| error.kind)?;
+    buffer.truncate(read);
+    Ok(buffer)
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_stays_so_until_the_whole_of_it_is_written() {
+    let (mut disk, inode) = disk_with(&[1; 2000]);
+    assert!(disk.lose_sector(inode, 1));
+    let plain = DiskRates::default();
+    let eio = Err(DiskErrorKind::Io);
+    assert_eq!(read(&mut disk, plain, 0, 2000), eio);
+    assert_eq!(read(&mut disk, plain, 0, 512), Ok(vec![1; 512]));
+    assert_eq!(read(&mut disk, plain, 1024, 976), Ok(vec![1; 976]));
+    put(&mut disk, inode, 600, &[2; 10]).unwrap();
+    assert_eq!(read(&mut disk, plain, 512, 1), eio);
+    put(&mut disk, inode, 512, &[2; 512]).unwrap();
+    assert_eq!(read(&mut disk, plain, 512, 1), Ok(vec![2]));
+}
+
+#[test]
+fn what_is_not_written_back_is_read_from_the_cache_whatever_the_device_can_do() {
+    let (mut disk, inode) = disk_with(&[1; 2000]);
+    put(&mut disk, inode, 0, &[2; 10]).unwrap();
+    assert!(!disk.lose_sector(inode, 1));
+}
+
+#[test]
+fn a_read_finds_an_unreadable_sector_if_the_seed_says_so() {
+    let (mut disk, _) = disk_with(&[1; 2000]);
+    let rates = DiskRates {
+        latent_error: Odds(1_000_000),
+        ..DiskRates::default()
+    };
+    assert_eq!(read(&mut disk, rates, 0, 2000), Err(DiskErrorKind::Io));
+    disk.read_again();
+    let plain = DiskRates::default();
+    assert_eq!(read(&mut disk, plain, 0, 2000), Ok(vec![1; 2000]));
+}
+
+#[test]
+fn short_reads_are_put_together_and_misdirected_ones_give_other_bytes() {
+    let content: Vec<u8> = (0..2000_u32).map(|i| (i / 512) as u8).collect();
+    let (mut disk, _) = disk_with(&content);
+    let rates = DiskRates {
+        short_read: Odds(1_000_000),
+        ..DiskRates::default()
+    };
+    assert_eq!(read(&mut disk, rates, 0, 2000).as_ref(), Ok(&content));
+    let rates = DiskRates {
+        misdirected_read: Odds(1_000_000),
+        ..DiskRates::default()
+    };
+    let found: Vec<u8> = (0..8)
+        .filter_map(|seed| {
+            let faults = DiskFaults::new(rates);
+            let (mut choices, mut struck) = (Choices::new(seed), Vec::new());
+            let mut buffer = [9; 4];
+            Reader::new(&mut disk, &faults, &mut choices, &mut struck)
+                .read_at(&path("f"), Position(0), &mut buffer)
+                .ok()?;
+            Some(buffer[0])
+        })
+        .collect();
+    assert!(found.iter().any(|byte| *byte != 0), "{found:?}");
+}
+
+#[test]
+fn a_filesystem_that_is_read_only_is_read_and_takes_no_change() {
+    let (mut disk, inode) = disk_with(b"content");
+    disk.set_read_only(true);
+    let refused = DiskErrorKind::ReadOnly;
+    assert_eq!(put(&mut disk, inode, 0, b"x"), Err((0, refused)));
+    assert_eq!(disk.set_length(inode, 1), Err(refused));
+    assert_eq!(disk.create_file(&path("g")), Err(refused));
+    assert_eq!(disk.rename(&path("f"), &path("g")), Err(refused));
+    assert_eq!(disk.remove_file(&path("f")), Err(refused));
+    let ticket = disk.call_flush();
+    assert_eq!(disk.flush(inode, ticket), Err(refused));
+    assert_eq!(disk.sync_dir(&FilePath::root(), ticket), Err(refused));
+    assert_eq!(disk.cached(&path("f")), Some(&b"content"[..]));
+}
+
+/// A disk with one segment.
+fn segment(content: &[u8]) -> (Disk, Inode, FilePath) {
+    let mut disk = Disk::new();
+    disk.create_dir(&path("t-0")).unwrap();
+    let name = path("t-0/0.log");
+    let inode = disk.create_file(&name).unwrap();
+    put(&mut disk, inode, 0, content).unwrap();
+    let ticket = disk.call_flush();
+    disk.flush(inode, ticket).unwrap();
+    disk.sync_dir(&path("t-0"), ticket).unwrap();
+    disk.sync_dir(&FilePath::root(), ticket).unwrap();
+    (disk, inode, name)
+}
+
+#[test]
+fn rot_shows_in_a_segment_once_its_pages_have_left_the_cache() {
+    let (mut disk, inode, name) = segment(&[1; 5000]);
+    let mut dice = Choices::new(3).dice(Subsystem::Rot, 0);
+    let damage = disk.rot(Moment::Running, &mut dice).unwrap();
+    assert_eq!(damage.path, name);
+    assert_eq!(disk.cached(&name), Some(&[1; 5000][..]));
+    assert_ne!(disk.durable(&name), Some(&[1; 5000][..]));
+    disk.evict(inode);
+    assert_eq!(disk.cached(&name), disk.durable(&name));
+    disk.restore(&damage);
+    assert_eq!(disk.cached(&name), Some(&[1; 5000][..]));
+}
+
+#[test]
+fn rot_is_mended_by_a_page_that_is_written_again() {
+    let (mut disk, inode, name) = segment(&[1; 5000]);
+    let mut dice = Choices::new(3).dice(Subsystem::Rot, 0);
+    let damage = disk.rot(Moment::Running, &mut dice).unwrap();
+    put(&mut disk, inode, damage.at.start, &[1]).unwrap();
+    let ticket = disk.call_flush();
+    disk.flush(inode, ticket).unwrap();
+    assert_eq!(disk.durable(&name), Some(&[1; 5000][..]));
+}
+
+#[test]
+fn a_page_that_goes_astray_is_missing_where_it_should_be_and_lies_where_another_was() {
+    let (mut disk, inode, name) = segment(&[1; 8192]);
+    put(&mut disk, inode, 8192, &[2; 4096]).unwrap();
+    let ticket = disk.call_flush();
+    let mut dice = Choices::new(3).dice(Subsystem::MisdirectedWrite, 0);
+    let damages = disk.flush_astray(&name, inode, ticket, &mut dice);
+    assert!(!damages.is_empty());
+    assert_eq!(damages[0].at, 8192..12288);
+    assert_eq!(disk.durable(&name).unwrap()[8192..], [0; 4096]);
+    assert_eq!(disk.cached(&name).unwrap()[8192..], [2; 4096]);
+}
+
+#[test]
+fn without_sectors_a_write_is_torn_at_any_byte() {
+    let tearing = Tearing {
+        sector_bytes: 1,
+        ..PLAIN
+    };
+    let build = || {
+        let (mut disk, inode) = disk_with(&[1; 100]);
+        put(&mut disk, inode, 0, &[2; 100]).unwrap();
+        disk
+    };
+    let images = images(tearing, build);
+    let torn = |i: &&Option<Vec<u8>>| i.as_ref().is_some_and(|i| i.contains(&1) && i.contains(&2));
+    assert!(images.iter().filter(torn).count() > 50);
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use odradek_core::broker::Broker;
@@ -12,7 +13,7 @@ use odradek_core::ids::ConnectionId;
 use odradek_core::input::{Endpoint, Input};
 use odradek_core::log::LogState;
 use odradek_core::metadata::config::BrokerConfig;
-use odradek_core::request::prepare;
+use odradek_core::request::{Codecs, prepare};
 use odradek_core::time::{Mono, Now, Wall};
 use odradek_core::wire::frame::{decode_response, encode_request};
 use odradek_core::wire::messages::Body;
@@ -25,7 +26,7 @@ use crate::disk::Disk;
 use crate::disk::faults::{DiskFaults, DiskRates};
 use crate::host::connections::resolve;
 use crate::host::files::{Files, Report, Started, Token};
-use crate::oracle::{Check, Oracle};
+use crate::oracle::{Check, Death, Oracle};
 use crate::trace::ChainedHash;
 use crate::workload::session::flat;
 
@@ -74,6 +75,7 @@ pub(super) struct Machine {
     life: u8,
     running: VecDeque<Token>,
     reports: VecDeque<Report>,
+    codecs: Arc<Codecs>,
     connection: Option<ConnectionId>,
     waiting: VecDeque<(ApiKey, i16)>,
     answers: VecDeque<ResponseBody>,
@@ -151,6 +153,7 @@ impl Machine {
             life: lives,
             running: VecDeque::new(),
             reports: VecDeque::new(),
+            codecs: Arc::default(),
             connection: None,
             waiting: VecDeque::new(),
             answers: VecDeque::new(),
@@ -266,6 +269,28 @@ impl Machine {
             return self.fail(Check::Liveness, "the broker does not stop".to_owned());
         }
         Ok(())
+    }
+
+    /// The process is killed, and of each operation under way half is done.
+    pub(super) fn die_half_way(&mut self) {
+        self.files.leave(&mut self.disk, &mut |_, most| most / 2);
+        self.oracle.ended(Some(Death::Process));
+        let (halt, mut story) = (self.halt, self.story.take());
+        if let Some(story) = &mut story {
+            story.push("the process is killed, half-way".to_owned());
+        }
+        *self = Self {
+            halt,
+            story,
+            ..Self::after(
+                &self.setting,
+                self.disk.clone(),
+                self.oracle.clone(),
+                self.told.clone(),
+                self.now,
+                self.life,
+            )
+        };
     }
 
     /// Waits until nothing is under way; time stands still.
@@ -398,7 +423,14 @@ impl Machine {
                 self.waiting.clear();
                 Vec::new()
             }
-            Effect::Report(_) => Vec::new(),
+            Effect::Report(report) => {
+                self.oracle.reported(&report);
+                Vec::new()
+            }
+            Effect::Codecs(codecs) => {
+                self.codecs = codecs;
+                Vec::new()
+            }
             Effect::Started => {
                 self.accepts = true;
                 self.oracle.started(&self.disk);
@@ -484,7 +516,7 @@ impl Machine {
         let frame = flat(&encode_request(&header, &body)).slice(4..);
         self.waiting.push_back((api, version));
         self.oracle.request(connection, &frame);
-        let request = Box::new(prepare(frame));
+        let request = Box::new(prepare(frame, &self.codecs));
         self.step(Input::Request {
             connection,
             request,

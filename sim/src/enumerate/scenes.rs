@@ -94,6 +94,25 @@ pub const SCENES: &[Scene] = &[
         },
     },
     Scene {
+        name: "truncate",
+        what: "a start that cuts off a torn batch, and an append in its place",
+        before: |machine| {
+            machine.start()?;
+            machine.create("t", 1, &[])?;
+            machine.append("t", 0, None, 700)?;
+            machine.settle()?;
+            let torn = machine.record(None, 1_900);
+            machine.send_batch("t", 0, &[torn])?;
+            machine.die_half_way();
+            Ok(())
+        },
+        act: |machine| {
+            machine.start()?;
+            machine.append("t", 0, None, 400)?;
+            machine.settle()
+        },
+    },
+    Scene {
         name: "delete-records",
         what: "records are deleted up to the middle of a segment, and up to the end",
         before: |machine| {
@@ -268,7 +287,7 @@ pub(super) fn go_on(machine: &mut Machine) -> Flow {
             read.insert((topic.clone(), partition), range);
         }
     }
-    machine.oracle.everything_was_read(&read);
+    machine.oracle.everything_was_read(&read, &[]);
     // What was deleted waits for a while before it goes.
     machine.pass(3_000)?;
     machine.stop()?;

@@ -20,6 +20,51 @@ const FEW: Bounds = Bounds {
     second_images: 2,
 };
 
+/// What each scene is there for, as its effects say it: each must come at least so often.
+const DEEDS: &[(&str, &[(&str, usize)])] = &[
+    ("first-start", &[("write-file odradek.format", 1)]),
+    ("create-topic", &[("create-dir t-", 2)]),
+    ("append", &[("< write ", 3)]),
+    ("roll", &[("write-file t-0/", 2), (".log", 2)]),
+    ("group-commit", &[("< write ", 4)]),
+    ("truncate", &[(" truncate ", 1)]),
+    ("delete-records", &[("remove-file t-0/", 2)]),
+    ("delete-topic", &[("-delete", 2), ("create-dir t-", 1)]),
+    ("metadata", &[("metadata.snapshot", 1)]),
+    ("checkpoint", &[("log.checkpoint", 2)]),
+    ("stop", &[("clean.shutdown", 2), ("< stopped", 1)]),
+    ("clean", &[(".cleaned", 1), (".swap", 1)]),
+];
+
+#[test]
+fn each_scene_does_what_it_is_there_for() {
+    let names: Vec<&str> = SCENES.iter().map(|scene| scene.name).collect();
+    let known: Vec<&str> = DEEDS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, known);
+    for (name, deeds) in DEEDS {
+        let plan = plan(&[name], FEW, Planted::NONE);
+        for order in [Order::Prompt, Order::Late] {
+            let here = Moments {
+                scene: plan.scenes[0],
+                order,
+                plan: &plan,
+            };
+            let mut machine = here.begin().unwrap();
+            machine.tell();
+            assert_eq!(machine.drive(here.scene().act), Ok(()), "{name}");
+            let story = machine.take_story();
+            for (deed, least) in *deeds {
+                let times = story.iter().filter(|line| line.contains(deed)).count();
+                assert!(
+                    times >= *least,
+                    "{name} {order:?}: {deed}\n{}",
+                    story.join("\n")
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn scenes_survive_a_few_images_of_each_moment() {
     // The others have more moments than an unoptimised build should go through.

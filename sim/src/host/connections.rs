@@ -68,6 +68,8 @@ pub enum Sent {
     Closed(Bytes),
     /// A range was short: the connection must be closed.
     Short,
+    /// A range cannot be read: the connection must be closed.
+    Unreadable,
     /// A range holds other bytes than when the response was queued.
     Changed,
     /// The connection is gone.
@@ -190,9 +192,13 @@ impl Connections {
                     length,
                 } => {
                     let from = position as usize;
-                    let Some(range) = inode
-                        .and_then(|inode| disk.file(inode))
-                        .and_then(|file| file.cached().get(from..from + length))
+                    let file = inode.and_then(|inode| disk.file(inode));
+                    let end = position + length as u64;
+                    if file.is_some_and(|file| !file.is_readable(position, end)) {
+                        connection.writing = false;
+                        return Sent::Unreadable;
+                    }
+                    let Some(range) = file.and_then(|file| file.cached().get(from..from + length))
                     else {
                         return Sent::Short;
                     };

@@ -9,7 +9,9 @@ use odradek_core::input::{Completion, DiskError, DiskErrorKind};
 use odradek_core::read_job::{ReadJob, ReadOutput};
 
 use crate::choices::{Choices, Subsystem};
+use crate::disk::damage::{Damage, Moment};
 use crate::disk::faults::{DiskFault, DiskFaults, Work};
+use crate::disk::reader::Reader;
 use crate::disk::{Disk, Inode, Ticket, error};
 
 /// The file side of a host, for one life of its process.
@@ -48,6 +50,8 @@ pub struct Outcome {
     pub faults: Vec<(DiskFault, Option<FilePath>)>,
     /// Pages to be evicted in so many nanoseconds.
     pub evicts: Option<(Inode, u64)>,
+    /// Bytes that are not what was written there.
+    pub damages: Vec<Damage>,
 }
 
 /// A completion on its way to the broker. What it says is settled when it gets there, since the
@@ -299,6 +303,20 @@ impl Files {
                     outcome.started.push(self.run(sync, PATHS, Work::Device));
                     return outcome;
                 }
+                let no_descriptor = if opens(&op) {
+                    faults.no_descriptor(choices, 0)
+                } else {
+                    None
+                };
+                if let Some(kind) = no_descriptor {
+                    let path = path_of(&op);
+                    outcome
+                        .faults
+                        .push((DiskFault::NoDescriptor, Some(path.clone())));
+                    let result = Err(error(kind, path, "injected"));
+                    outcome.managed(operation, result);
+                    return outcome;
+                }
                 let result = match faults.manage(choices) {
                     Some(kind) => {
                         let path = path_of(&op);
@@ -327,12 +345,18 @@ impl Files {
                 outcome.managed(operation, result);
             }
             Some(Running::Read { operation, job }) => {
-                let result: Result<ReadOutput, DiskError> = match faults.read(choices) {
-                    Some(kind) => {
-                        outcome.faults.push((DiskFault::ReadError, None));
+                let failure = match faults.read(choices) {
+                    Some(kind) => Some((DiskFault::ReadError, kind)),
+                    None => faults
+                        .no_descriptor(choices, 0)
+                        .map(|kind| (DiskFault::NoDescriptor, kind)),
+                };
+                let result: Result<ReadOutput, DiskError> = match failure {
+                    Some((fault, kind)) => {
+                        outcome.faults.push((fault, None));
                         Err(error(kind, &FilePath::root(), "injected"))
                     }
-                    None => job.run(&mut &*disk),
+                    None => job.run(&mut Reader::new(disk, faults, choices, &mut outcome.faults)),
                 };
                 outcome
                     .reports
@@ -536,6 +560,9 @@ impl LogFile {
         let bytes = flat(data);
         let result = match self.inode {
             Err(kind) => Err((0, kind, None)),
+            Ok(inode) if let Some(kind) = faults.no_descriptor(choices, inode.0) => {
+                Err((0, kind, Some(DiskFault::NoDescriptor)))
+            }
             Ok(inode) => match faults.write(choices, inode, bytes.len()) {
                 Some((done, kind)) => {
                     // As many bytes as were written are there, whatever the call says.
@@ -551,7 +578,13 @@ impl LogFile {
                 }
                 None => disk
                     .write(inode, position, bytes.clone())
-                    .map_err(|(done, kind)| (done, kind, Some(DiskFault::NoSpace))),
+                    .map_err(|(done, kind)| {
+                        (
+                            done,
+                            kind,
+                            (kind == DiskErrorKind::NoSpace).then_some(DiskFault::NoSpace),
+                        )
+                    }),
             },
         };
         let done = match result {
@@ -591,6 +624,11 @@ impl LogFile {
         outcome: &mut Outcome,
     ) -> Result<(), DiskError> {
         let inode = self.inode.map_err(|kind| error(kind, &self.path, ""))?;
+        if let Some(kind) = faults.no_descriptor(choices, inode.0) {
+            let fault = (DiskFault::NoDescriptor, Some(self.path.clone()));
+            outcome.faults.push(fault);
+            return Err(error(kind, &self.path, "injected"));
+        }
         flush_inode(inode, &self.path, ticket, disk, faults, choices, outcome)
     }
 
@@ -644,6 +682,12 @@ impl LogFile {
         if bytes.is_empty() {
             return Ok(());
         }
+        if disk
+            .file(inode)
+            .is_some_and(|file| !file.is_readable(from, to))
+        {
+            return Err(error(DiskErrorKind::Io, &self.path, "unreadable sector"));
+        }
         match faults.write(choices, inode, bytes.len()) {
             Some((done, kind)) => {
                 outcome
@@ -678,13 +722,36 @@ fn flush_inode(
     if faults.lies {
         return Ok(());
     }
+    if disk.is_read_only() {
+        return Err(error(DiskErrorKind::ReadOnly, path, ""));
+    }
     let full = disk.free_bytes().is_some();
     let Some(failure) = faults.flush(choices, inode, full) else {
-        return disk
+        if let Some(mut dice) = faults.misdirected_write(choices, inode) {
+            let damages = disk.flush_astray(path, inode, ticket, &mut dice);
+            outcome
+                .faults
+                .extend(damages.iter().map(|_| (DiskFault::MisdirectedWrite, None)));
+            outcome.damages.extend(damages);
+        }
+        let done = disk
             .flush(inode, ticket)
             .map_err(|kind| error(kind, path, ""));
+        if let Some(mut dice) = faults.rot_while_running(choices)
+            && let Some(damage) = disk.rot(Moment::Running, &mut dice)
+        {
+            let path = Some(damage.path.clone());
+            outcome.faults.push((DiskFault::Rot, path));
+            outcome.damages.push(damage);
+        }
+        return done;
     };
     disk.fail_flush(inode, ticket, failure.shows_old);
+    if failure.turns_read_only {
+        disk.set_read_only(true);
+        let fault = (DiskFault::TurnedReadOnly, Some(path.clone()));
+        outcome.faults.push(fault);
+    }
     outcome.evicts = failure.evicted_after_ns.map(|after| (inode, after));
     let fault = if failure.shows_old {
         DiskFault::FlushErrorShowsOld
@@ -704,6 +771,11 @@ fn finish_sync(
     outcome: &mut Outcome,
 ) -> Result<(), DiskError> {
     let path = path_of(op);
+    if let Some(kind) = faults.no_descriptor(choices, 0) {
+        let fault = (DiskFault::NoDescriptor, Some(path.clone()));
+        outcome.faults.push(fault);
+        return Err(error(kind, path, "injected"));
+    }
     if matches!(op, FileOp::SyncDir(_)) {
         if let Some(kind) = faults.manage(choices) {
             outcome
@@ -805,6 +877,14 @@ impl Step {
             Self::Unlink(path) => disk.unlink(path),
         }
     }
+}
+
+/// Whether a system call of it needs a file descriptor.
+const fn opens(op: &FileOp) -> bool {
+    matches!(
+        op,
+        FileOp::WriteFile { .. } | FileOp::WriteAt { .. } | FileOp::SetLength { .. }
+    )
 }
 
 /// The path that an operation is about.

@@ -10,6 +10,7 @@ use odradek_core::wire::messages::list_offsets::{ListOffsetsRequest, ListOffsets
 use odradek_core::wire::messages::produce::{ProduceRequest, ProduceResponse};
 use odradek_core::wire::{ApiKey, ErrorCode, Records, Request, RequestBody, ResponseBody};
 
+use super::codes;
 use super::connections::Exchange;
 use super::long_poll::directory;
 use super::{Check, Mark, Oracle};
@@ -116,6 +117,7 @@ impl Oracle {
                 format!("{connection}: {header} is answered as number {correlation_id}"),
             );
         }
+        codes::count(&mut self.codes, api, &response);
         self.judge(&exchange, header.api_version, body, &response, disk);
     }
 
@@ -211,7 +213,12 @@ impl Oracle {
         for ((name, asked), answer) in asked.into_iter().zip(answered) {
             match answer.error_code {
                 ErrorCode::NONE => {}
-                ErrorCode::KAFKA_STORAGE_ERROR => self.mark(Mark::StorageErrorAnswered),
+                ErrorCode::KAFKA_STORAGE_ERROR => {
+                    self.mark(Mark::StorageErrorAnswered);
+                    if self.damages.read_only {
+                        self.mark(Mark::RefusedWhileReadOnly);
+                    }
+                }
                 ErrorCode::REQUEST_TIMED_OUT => self.mark(Mark::ProduceTimedOut),
                 _ => {}
             }
@@ -276,6 +283,9 @@ impl Oracle {
                     );
                     continue;
                 };
+                if partition.error_code == ErrorCode::KAFKA_STORAGE_ERROR {
+                    self.read_refused(&directory);
+                }
                 if partition.error_code.is_error()
                     || self.models.get(&directory).is_none_or(|log| log.may_vanish)
                 {

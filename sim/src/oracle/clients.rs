@@ -168,8 +168,9 @@ impl Oracle {
         }
     }
 
-    /// A power loss took what `os` had promised, from an offset on.
-    pub(super) fn lost_under_os(&mut self, directory: &str, from: i64) {
+    /// What was promised may be gone, rightly, from an offset on: a power loss took it under `os`, or
+    /// damage of the disk.
+    pub(super) fn may_have_lost(&mut self, directory: &str, from: i64) {
         let contents = self
             .clients
             .partitions

@@ -26,7 +26,7 @@ impl Oracle {
                 why = "there is a gap";
                 break;
             }
-            if batch.cleaned.is_some() {
+            if batch.cleaned.is_some() || batch.damaged {
                 // It was durable when the cleaner read it; a start judges what is there now.
                 end = batch.last_offset + 1;
                 continue;
@@ -72,14 +72,19 @@ impl Oracle {
             );
             return self.violate(Check::AckedDurable, detail);
         };
-        if batch::records_of(&batch.bytes) != batch::records_of(sent) {
+        let written = batch::kept_of(&batch.bytes);
+        if written.is_none() || written != batch::kept_of(sent) {
             let detail = format!(
                 "{directory}: acknowledged at offset {base_offset}, where other records were \
                  written than were sent"
             );
             return self.violate(Check::OffsetNeverReused, detail);
         }
+        if batch::compression_of(&batch.bytes) != batch::compression_of(sent) {
+            *self.marks.entry(Mark::Recompressed).or_default() += 1;
+        }
         let next = batch.last_offset + 1;
+        let damaged = batch.damaged;
         let cached_whole = disk
             .cached(&batch.segment)
             .and_then(|file| {
@@ -87,7 +92,7 @@ impl Oracle {
                 file.get(at..at + batch.bytes.len())
             })
             .is_some_and(|bytes| bytes == &batch.bytes[..]);
-        if !cached_whole && !flush_failed {
+        if !cached_whole && !flush_failed && !damaged {
             self.violate(
                 Check::NoPartialAckOnFullDisk,
                 format!(
@@ -113,6 +118,7 @@ impl Oracle {
         }
         if let Some(log) = self.models.get_mut(directory) {
             log.acked_end = log.acked_end.max(next);
+            log.served_in_life = true;
             self.told += 1;
         }
     }
@@ -132,7 +138,23 @@ impl Oracle {
             DiskFault::WriteError | DiskFault::ShortWrite | DiskFault::NoSpace => {
                 self.mark(Mark::WriteFailed);
             }
-            DiskFault::Evicted | DiskFault::ManageError | DiskFault::ReadError => {}
+            DiskFault::TurnedReadOnly => self.turned_read_only(),
+            DiskFault::ReadError | DiskFault::LatentError | DiskFault::NoDescriptor => {
+                self.damages.reads_fail = true;
+            }
+            DiskFault::MisdirectedRead => {
+                self.damages.reads_fail = true;
+                if let Some(path) = path {
+                    self.misread(path);
+                }
+            }
+            DiskFault::Evicted
+            | DiskFault::ManageError
+            | DiskFault::ShortRead
+            | DiskFault::MisdirectedWrite
+            | DiskFault::Stall
+            | DiskFault::DeviceStall
+            | DiskFault::Rot => {}
         }
     }
 }

@@ -20,7 +20,7 @@ use odradek_core::wire::{ErrorCode, Records, Request, RequestBody, ResponseBody}
 
 use self::classic::Classic;
 use self::commits::{By, Commits};
-use self::consumer::Consumer;
+use self::consumer::{Consumer, Subscriptions};
 use super::connections::Exchange;
 use super::{Check, Death, Mark, Oracle};
 use crate::clock::MILLISECOND;
@@ -42,11 +42,16 @@ pub struct Groups {
     began: Option<Mono>,
     /// The steps of the wall clock, in milliseconds.
     wall_steps: Vec<(Mono, i64)>,
+    /// How much faster the wall clock runs than the monotonic one, in parts per million.
+    wall_drift_ppm: i64,
     /// How many partitions a topic may have at most.
     partitions: BTreeMap<String, i32>,
     commits: Commits,
     classic: BTreeMap<String, Classic>,
     consumer: BTreeMap<String, Consumer>,
+    subscriptions: BTreeMap<String, Subscriptions>,
+    /// Groups that members of the classic protocol asked to join, and those of the consumer protocol.
+    asked_by: [BTreeSet<String>; 2],
     /// When a group may have become another of the same name: what was asked before says nothing.
     anew: BTreeMap<String, Mono>,
     /// Deletions of groups that are under way: until they are answered nobody knows whether a group
@@ -69,6 +74,7 @@ impl Groups {
     /// The longest that has passed between any two instants since `since`, by the wall clock.
     fn passed_ms(&self, since: Mono, now: Mono) -> i64 {
         let by_clock = now.0.saturating_sub(since.0).div_ceil(MILLISECOND) as i64;
+        let by_clock = by_clock + by_clock * self.wall_drift_ppm.max(0) / 1_000_000 + 1;
         let steps = self.wall_steps.iter().filter(|(at, _)| *at >= since);
         let (mut sum, mut most) = (0, 0);
         for (_, step) in steps {
@@ -93,6 +99,13 @@ impl Groups {
         let retention_ms = i64::try_from(self.config.offsets_retention_ms).unwrap_or(i64::MAX);
         self.began
             .is_some_and(|began| self.passed_ms(began, now) >= retention_ms)
+    }
+
+    /// Whether members of both protocols may meet in a group. Who owns what there follows rules of its
+    /// own (KIP-848's migration), which nothing here knows yet: of such a group only its commits are
+    /// judged, and that it comes to rest.
+    fn both_meet_in(&self, group: &str) -> bool {
+        self.asked_by.iter().all(|asked| asked.contains(group))
     }
 
     /// The group of that name may be another one from now on.
@@ -127,6 +140,11 @@ impl Oracle {
         self.groups.wall_steps.push((self.now, by_ms));
     }
 
+    /// The wall clock runs so much faster than the monotonic one, in parts per million.
+    pub const fn wall_drifts(&mut self, ppm: i64) {
+        self.groups.wall_drift_ppm = ppm;
+    }
+
     /// A fault struck the disk: from now on a group may be read again at any time in this life.
     pub(super) const fn groups_in_doubt(&mut self) {
         self.groups.is_doubtful = true;
@@ -146,6 +164,13 @@ impl Oracle {
         };
         let detail = format!("{group} should be stable by now, without the dead, and {what}");
         self.violate(check, detail);
+    }
+
+    /// Something about the members of a group is wrong.
+    fn violate_in(&mut self, group: &str, check: Check, detail: String) {
+        if !self.groups.both_meet_in(group) {
+            self.violate(check, detail);
+        }
     }
 
     /// A request reached the broker.
@@ -189,6 +214,7 @@ impl Oracle {
                 }
             }
             RequestBody::JoinGroup(join) => {
+                self.groups.asked_by[0].insert(join.group_id.to_string());
                 if let Some(group) = self.groups.classic.get_mut(join.group_id.as_str()) {
                     group.joins_again(&join.member_id);
                 }
@@ -208,7 +234,13 @@ impl Oracle {
                 }
             }
             RequestBody::ConsumerGroupHeartbeat(beat) => {
-                let group = self.groups.consumer.entry(beat.group_id.to_string());
+                let group = beat.group_id.to_string();
+                self.groups.asked_by[1].insert(group.clone());
+                if !beat.member_id.is_empty() {
+                    let subscriptions = self.groups.subscriptions.entry(group.clone());
+                    subscriptions.or_default().hear(&beat.member_id, beat);
+                }
+                let group = self.groups.consumer.entry(group);
                 group.or_default().beat_came(now, beat);
             }
             _ => {}
@@ -279,14 +311,14 @@ impl Oracle {
         if self.durability == Durability::Os {
             // What was acknowledged may be gone, and so may anything that was built on it.
             self.groups.commits.forget_promises();
-            let groups: Vec<String> = self.groups.classic.keys().cloned().collect();
-            let mut others = std::mem::take(&mut self.groups.consumer);
-            for group in groups.iter().chain(others.keys()) {
+            let classic = self.groups.classic.keys();
+            let groups: Vec<String> = classic
+                .chain(self.groups.consumer.keys())
+                .cloned()
+                .collect();
+            for group in &groups {
                 self.groups.begin_anew(group, self.now);
             }
-            // A member that is still there need not say again what it subscribed to.
-            others.values_mut().for_each(Consumer::lost_power);
-            self.groups.consumer = others;
         }
     }
 

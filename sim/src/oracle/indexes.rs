@@ -34,10 +34,11 @@ impl Oracle {
             if directory.starts_with("__") {
                 continue;
             }
-            let (start, gaps_end) = self.models.get(&directory).map_or((0, 0), |log| {
-                (log.log_start.max(log.log_start_asked), log.gaps_end)
-            });
-            let segments = read_log(&directory, disk, gaps_end).segments;
+            let Some(log) = self.models.get(&directory) else {
+                continue;
+            };
+            let start = log.log_start.max(log.log_start_asked);
+            let segments = read_log(&directory, disk, log.gaps_end, Some(log)).segments;
             for (i, segment) in segments.iter().enumerate() {
                 let is_active = i + 1 == segments.len();
                 let base = base_of(segment);
@@ -51,6 +52,9 @@ impl Oracle {
     }
 
     fn check_segment(&mut self, segment: &FilePath, base: i64, may_lag: bool, disk: &Disk) {
+        if self.may_be_damaged(segment) {
+            return;
+        }
         let bytes = disk.cached(segment).unwrap_or_default();
         let expected = rebuild(bytes, base, self.log_config.index_interval_bytes);
         let files = [
@@ -60,6 +64,9 @@ impl Oracle {
         for (extension, entries, last) in files {
             let stem = segment.name().trim_end_matches(".log");
             let path = segment.parent().join(&format!("{stem}{extension}"));
+            if self.may_be_damaged(&path) {
+                continue;
+            }
             let found = disk.cached(&path);
             if may_lag {
                 // What is there must be a beginning of what should be.

@@ -7,7 +7,15 @@ use super::{Check, Oracle};
 
 impl Oracle {
     /// The last client has read every partition that was there from the beginning.
-    pub fn everything_was_read(&mut self, read: &BTreeMap<(String, i32), (i64, i64)>) {
+    /// `refused`: what it was refused because of damage, directories and offsets.
+    pub fn everything_was_read(
+        &mut self,
+        read: &BTreeMap<(String, i32), (i64, i64)>,
+        refused: &[(String, i64)],
+    ) {
+        for (directory, offset) in refused {
+            self.refused_reader(directory, *offset);
+        }
         self.judge_sends(read);
         for ((topic, partition), (from, to)) in read {
             let directory = directory(topic, *partition);

@@ -49,7 +49,7 @@ impl Oracle {
                 continue;
             };
             let deadline = deadline_of(since, fetch);
-            let is_late = self.now > deadline.plus_ms(SLACK_MS);
+            let is_late = self.now > deadline.max(self.paused_until).plus_ms(SLACK_MS);
             // What was too little stays too little until somebody is told more.
             let is_known = exchange.too_little_at == Some(self.told);
             if excused || (is_known && !is_late) {

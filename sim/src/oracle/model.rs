@@ -55,6 +55,12 @@ pub struct LogModel {
     pub lost_power: bool,
     /// The end of what the cleaner was at: below it offsets may be missing.
     pub gaps_end: i64,
+    /// One of its segments was changed on the disk.
+    pub is_damaged: bool,
+    /// A read of one of its files was misdirected in this life.
+    pub misread: bool,
+    /// Somebody read it or wrote to it in this life.
+    pub served_in_life: bool,
 }
 
 /// A number that only rises, and when it was first told.
@@ -76,6 +82,8 @@ pub struct ModelBatch {
     pub position: u64,
     /// What the cleaner made, or is about to make, of it. Both may be met.
     pub cleaned: Option<Cleaned>,
+    /// Its bytes on the disk were changed.
+    pub damaged: bool,
 }
 
 /// What the cleaner makes of a batch.

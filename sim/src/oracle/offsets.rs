@@ -64,6 +64,7 @@ impl Oracle {
                 segment: path.clone(),
                 position,
                 cleaned: None,
+                damaged: false,
             },
         );
         self.producer_wrote(directory.as_str(), base, &header);
@@ -166,6 +167,14 @@ impl Oracle {
         records: &[u8],
         high_watermark: i64,
     ) -> i64 {
+        if !records.is_empty() {
+            if let Some(log) = self.models.get_mut(directory) {
+                log.served_in_life = true;
+            }
+            if self.damages.read_only {
+                self.mark(Mark::ReadWhileReadOnly);
+            }
+        }
         let mut rest = records;
         let mut next = None;
         while !rest.is_empty() {
@@ -230,7 +239,7 @@ impl Oracle {
                 .get(directory)
                 .and_then(|log| log.batches.get(&found.base_offset));
             match known {
-                Some(batch) if batch.is(found.bytes) => {}
+                Some(batch) if batch.is_or_undetectable(found.bytes) => {}
                 Some(batch) => {
                     let detail = format!(
                         "{directory}: the batch at offset {} is served with {} bytes that differ \

@@ -95,15 +95,21 @@ impl Oracle {
         self.told += 1;
         let lost_power = std::mem::take(&mut log.lost_power);
         let power_under_os = durability == Durability::Os && lost_power && log.is_users();
-        let found = read_log(directory, disk, log.gaps_end);
+        let is_damaged = log.is_damaged || log.misread;
+        let found = read_log(directory, disk, log.gaps_end, Some(log));
+        let cut_at_damage = found.end < log.end && log.may_end_at(found.end);
+        let place = log
+            .batches
+            .get(&found.end)
+            .map(|batch| (batch.segment.clone(), batch.position));
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);
             let vanished = log.may_vanish || promised == 0 || !log.is_users();
             self.models.forget(directory);
             if power_under_os {
-                self.lost_under_os(directory, 0);
+                self.may_have_lost(directory, 0);
             }
-            if !vanished && !power_under_os {
+            if !vanished && !power_under_os && !is_damaged {
                 self.violate(
                     Check::AckedDurable,
                     format!(
@@ -114,15 +120,20 @@ impl Oracle {
             }
             return;
         }
+        // What was lost rightly: under `os`, and to damage.
+        let power_under_os = power_under_os || cut_at_damage;
         let promised = log.promised_end();
         let start = log.log_start.max(log.log_start_asked);
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
-        let predicted = log.predicted_end.take().filter(|_| !log.flush_failed);
+        let predicted = log
+            .predicted_end
+            .take()
+            .filter(|_| !log.flush_failed && !is_damaged);
         log.segments.extend(found.segments.iter().cloned());
         let mut wrong = None;
         for (base, batch) in &found.batches {
             match log.batches.get(base) {
-                Some(written) if written.is(&batch.bytes) => {}
+                Some(written) if written.is_or_undetectable(&batch.bytes) => {}
                 _ if log.is_ghost(*base, &batch.bytes) => {}
                 // What lies below the log start may be gone from the model already.
                 None if batch.last_offset < start => {}
@@ -153,7 +164,13 @@ impl Oracle {
         let before = log.end;
         let vanishes = log.may_vanish;
         let is_users = log.is_users();
+        let damaged: Vec<i64> = log.damaged().map(|(base, _)| *base).collect();
         let before_batches = std::mem::replace(&mut log.batches, found.batches);
+        for base in damaged {
+            if let Some(batch) = log.batches.get_mut(&base) {
+                batch.damaged = true;
+            }
+        }
         for (base, batch) in before_batches {
             if log
                 .batches
@@ -171,10 +188,16 @@ impl Oracle {
             log.high_watermarks.fall_to(found.end);
         }
         if power_under_os && found.end < before.max(acked_end).max(visible_end) {
-            self.lost_under_os(directory, found.end);
+            self.may_have_lost(directory, found.end);
         }
         if found.end < before {
             self.mark(Mark::TornTailCut);
+        }
+        if cut_at_damage {
+            self.mark(Mark::DamagedCut);
+            if let Some((segment, position)) = place {
+                self.must_be_named(&segment, position);
+            }
         }
         if vanishes {
             return;
@@ -241,11 +264,11 @@ impl LogModel {
     /// flush left pages that are not on the disk, what reads see can change at any time, also while
     /// it is recovered.
     fn expect_recovery(&mut self, settled: bool, disk: &Disk) {
-        let lasts = !disk.has_lost_pages(&self.directory.as_str().into());
+        let lasts = !self.is_damaged && !disk.has_lost_pages(&self.directory.as_str().into());
         let may_shrink = self.may_vanish || self.log_start_asked > 0;
         self.predicted_end =
             (settled && lasts && !may_shrink && !is_being_cleaned(&self.directory, disk))
-                .then(|| read_log(&self.directory, disk, self.gaps_end).end);
+                .then(|| read_log(&self.directory, disk, self.gaps_end, None).end);
     }
 }
 
@@ -258,8 +281,16 @@ fn is_being_cleaned(directory: &str, disk: &Disk) -> bool {
 }
 
 /// Reads a log's files as recovery should: batch after batch, across segments, up to the first that
-/// is not sound or does not follow. Below `gaps_end` offsets may be missing.
-pub(super) fn read_log(directory: &str, disk: &Disk, gaps_end: i64) -> OnDisk {
+/// is not sound or does not follow. Below `gaps_end` offsets may be missing. A batch that is known to
+/// be damaged counts as what it was, as long as its bytes are there: if recovery has not read it, it
+/// is still to be refused.
+pub(super) fn read_log(
+    directory: &str,
+    disk: &Disk,
+    gaps_end: i64,
+    known: Option<&LogModel>,
+) -> OnDisk {
+    let known = known.filter(|log| log.is_damaged);
     let mut found = OnDisk::default();
     let path = FilePath::from(directory);
     let Ok(entries) = disk.entries(&path) else {
@@ -299,10 +330,19 @@ pub(super) fn read_log(directory: &str, disk: &Disk, gaps_end: i64) -> OnDisk {
                             segment: segment.clone(),
                             position: position as u64,
                             cleaned: None,
+                            damaged: false,
                         },
                     );
                     found.end = batch.last_offset + 1;
                     position += batch.bytes.len();
+                }
+                _ if let Some(batch) = known
+                    .and_then(|log| log.batches.get(&found.end))
+                    .filter(|batch| batch.is_at(&segment, position, bytes.len())) =>
+                {
+                    position += batch.bytes.len();
+                    found.batches.insert(found.end, batch.clone());
+                    found.end = batch.last_offset + 1;
                 }
                 _ => {
                     sound = false;

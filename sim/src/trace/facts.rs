@@ -87,7 +87,7 @@ impl Fact for Effect {
             }
             Self::Started => hash.word(26),
             Self::Stopped => hash.word(27),
-            Self::Read { .. } | Self::Report(_) | Self::Fatal { .. } => {
+            Self::Read { .. } | Self::Codecs(_) | Self::Report(_) | Self::Fatal { .. } => {
                 hash.text(format_args!("{self}"));
             }
         }

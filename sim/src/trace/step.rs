@@ -75,9 +75,11 @@ impl Lane {
             | Effect::Flush { .. }
             | Effect::Manage { .. }
             | Effect::Read { .. } => Self::Disk,
-            Effect::Started | Effect::Stopped | Effect::Report(_) | Effect::Fatal { .. } => {
-                Self::Broker
-            }
+            Effect::Codecs(_)
+            | Effect::Started
+            | Effect::Stopped
+            | Effect::Report(_)
+            | Effect::Fatal { .. } => Self::Broker,
         }
     }
 }

@@ -74,10 +74,9 @@ impl Committer {
     fn schedule(&mut self, cx: &mut ClientContext<'_>) {
         if !self.timer_is_set {
             self.timer_is_set = true;
-            let pause = if self.finishing_since.is_some() {
-                50 * MILLISECOND
-            } else {
-                cx.pause(self.mix.pause_ns)
+            let pause = match self.finishing_since {
+                Some(since) => until_next_look(cx.now.mono.0 - since.0),
+                None => cx.pause(self.mix.pause_ns),
             };
             cx.after(pause, 0);
         }
@@ -240,6 +239,16 @@ impl Committer {
                 return;
             }
         }
+    }
+}
+
+/// The pause after a look, so long after the end of all faults: the longer it has taken the less often
+/// it looks, so that a group that never comes to rest takes few looks; and once it is too late, at once.
+fn until_next_look(passed_ns: u64) -> u64 {
+    let shortest_ns = 50 * MILLISECOND;
+    match (REST_WITHIN_NS + MILLISECOND).checked_sub(passed_ns) {
+        Some(left_ns) if left_ns > 0 => (passed_ns / 2).max(shortest_ns).min(left_ns),
+        _ => shortest_ns,
     }
 }
 

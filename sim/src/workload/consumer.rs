@@ -74,13 +74,25 @@ impl Consumer {
                 ..Default::default()
             });
         }
-        let body = FetchRequest {
+        let mut body = FetchRequest {
             max_wait_ms: cx.between(0, self.max_wait_ms) as i32,
             min_bytes: cx.pick(&[0, 1, 1, 1, 200, 2_000]),
             max_bytes: cx.pick(&[1, 500, 5_000, 1 << 20, 1 << 20, 1 << 20]),
             topics,
             ..Default::default()
         };
+        if cx.chance(100_000) {
+            body.isolation_level = 1;
+        }
+        if cx.chance(30_000) {
+            // An epoch that is over, or one that never was.
+            let epoch = cx.between(0, 3) as i32;
+            for topic in &mut body.topics {
+                for partition in &mut topic.partitions {
+                    partition.current_leader_epoch = epoch;
+                }
+            }
+        }
         self.session.request(cx, version, body.into(), 0, true);
     }
 

@@ -33,6 +33,8 @@ pub struct Verifier {
     started: bool,
     /// What was read of each partition, from which offset up to which, exclusive.
     pub read: BTreeMap<(String, i32), (i64, i64)>,
+    /// Partitions and offsets that were refused because they are damaged.
+    pub refused: Vec<(String, i64)>,
 }
 
 #[derive(Debug)]
@@ -108,7 +110,7 @@ impl Verifier {
             ResponseBody::ListOffsets(response) => {
                 let answer = response.topics.first().and_then(|t| t.partitions.first());
                 let Some(answer) = answer.filter(|answer| !answer.error_code.is_error()) else {
-                    return false;
+                    return self.skip_damage(cx);
                 };
                 cx.saw.push(Seen::Goes {
                     reader: READER,
@@ -124,7 +126,7 @@ impl Verifier {
                     .first()
                     .and_then(|t| t.partitions.first());
                 let Some(answer) = answer.filter(|answer| !answer.error_code.is_error()) else {
-                    return false;
+                    return self.skip_damage(cx);
                 };
                 let records = match &answer.records {
                     Some(Records::Bytes(bytes)) => bytes.clone(),
@@ -150,6 +152,34 @@ impl Verifier {
             }
             _ => {}
         }
+        true
+    }
+}
+
+impl Verifier {
+    /// Goes on behind what is known to be damaged, if that is what was refused.
+    fn skip_damage(&mut self, cx: &mut ClientContext<'_>) -> bool {
+        let Some(reading) = &mut self.reading else {
+            return true;
+        };
+        let directory = format!("{}-{}", reading.topic, reading.partition);
+        let next = reading.next;
+        let damaged = cx.catalog.unreadable.get(&directory);
+        let mut damaged = damaged.into_iter().flatten();
+        let Some((_, last)) = damaged.find(|(first, last)| (*first..=*last).contains(&next)) else {
+            return false;
+        };
+        self.refused.push((directory, next));
+        if *last == i64::MAX {
+            self.reading = None;
+            return true;
+        }
+        reading.next = last + 1;
+        cx.saw.push(Seen::Goes {
+            reader: READER,
+            partition: TopicPartition::new(&reading.topic, reading.partition),
+            to: StartAt::Offset(Offset(reading.next)),
+        });
         true
     }
 }

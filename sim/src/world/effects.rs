@@ -10,7 +10,9 @@ use odradek_core::time::Mono;
 
 use super::{Event, World};
 use crate::choices::Subsystem;
-use crate::clock::MICROSECOND;
+use crate::clock::{MICROSECOND, MILLISECOND};
+use crate::disk::faults::{DiskFault, Work};
+use crate::fault::Fault;
 use crate::host::connections::{Inbox, Sent, resolve};
 use crate::host::files::{Report, Started, Token};
 use crate::oracle::{Check, Mark};
@@ -42,6 +44,7 @@ impl World {
             }
         }
         self.judge_recovery(number);
+        self.may_pause(number);
         self.oracle.step_over(self.nodes[number].files.is_reading());
         self.schedule_deadline(number);
     }
@@ -58,10 +61,9 @@ impl World {
             let log = partition.log();
             match log.state() {
                 LogState::Ready => self.oracle.recovered(log.dir().as_str(), &node.disk),
-                LogState::Offline(LogError::Damaged(damage)) => self.oracle.violate(
-                    Check::PrefixRecovery,
-                    format!("nothing damaged the disk, and a log is offline: {damage}"),
-                ),
+                LogState::Offline(LogError::Damaged(damage)) => {
+                    self.oracle.offline(log.dir().as_str(), damage);
+                }
                 _ => {}
             }
             if node.accepts {
@@ -105,7 +107,13 @@ impl World {
                 }
                 return;
             }
-            Effect::Report(_) => return,
+            Effect::Report(report) => return self.oracle.reported(&report),
+            Effect::Codecs(codecs) => {
+                if self.swarm.tells_codecs {
+                    node.codecs = codecs;
+                }
+                return;
+            }
             Effect::Started => {
                 node.accepts = true;
                 self.counts.recoveries += u64::from(std::mem::take(&mut node.died));
@@ -155,9 +163,23 @@ impl World {
             work,
         } in started
         {
-            let delay = self.nodes[number]
-                .disk_faults
-                .latency(&mut self.choices, entity, work);
+            let node = &mut self.nodes[number];
+            let (mut delay, stalls) = node.disk_faults.latency(&mut self.choices, entity, work);
+            if stalls {
+                self.struck(number, Fault::Disk(DiskFault::Stall));
+            }
+            let now = self.clock.mono();
+            if work == Work::Device
+                && let Some(stall) = self.nodes[number]
+                    .disk_faults
+                    .device_stall(&mut self.choices)
+            {
+                let what = format_args!("the device stands still for {} ms", stall / MILLISECOND);
+                self.say(Sign::Fault, Lane::Disk, what);
+                self.nodes[number].stalled_until = Mono(now.0 + stall);
+                self.struck(number, Fault::Disk(DiskFault::DeviceStall));
+            }
+            delay += self.nodes[number].stalled_until.0.saturating_sub(now.0);
             let node = number;
             self.clock
                 .after(delay, Event::Execute { node, life, token });
@@ -177,8 +199,10 @@ impl World {
             node.files
                 .execute(token, &mut node.disk, &node.disk_faults, &mut self.choices);
         node.faults_in_life += outcome.faults.len() as u64;
+        let stage = node.stage();
         for (fault, path) in &outcome.faults {
-            *self.counts.faults.entry(*fault).or_default() += 1;
+            let key = (Fault::Disk(*fault), stage);
+            *self.counts.faults.entry(key).or_default() += 1;
             self.oracle.fault(*fault, path.as_ref());
             let now = self.clock.mono();
             let (sign, lane) = (Sign::Fault, Lane::Disk);
@@ -191,6 +215,9 @@ impl World {
                     .trace
                     .happened(now, sign, lane, format_args!("{fault}")),
             }
+        }
+        for damage in outcome.damages {
+            self.damaged(number, damage);
         }
         let node = number;
         if let Some((inode, after)) = outcome.evicts {
@@ -211,6 +238,10 @@ impl World {
     /// A completion reaches the broker.
     pub(super) fn report(&mut self, number: usize, life: u64, report: Report) {
         if self.nodes[number].life != life || self.nodes[number].broker.is_none() {
+            return;
+        }
+        self.counts.completions += 1;
+        if self.planted.loses_completion(self.counts.completions) {
             return;
         }
         if let Some(completion) = self.nodes[number].files.settle(report) {
@@ -274,7 +305,7 @@ impl World {
         self.counts.requests += 1;
         self.trace.bytes(&frame);
         self.oracle.request(connection, &frame);
-        let request = Box::new(prepare(frame));
+        let request = Box::new(prepare(frame, &self.nodes[number].codecs));
         let input = Input::Request {
             connection,
             request,
@@ -323,6 +354,11 @@ impl World {
         }
         let (bytes, more, closes) = match node.connections.send(connection, &node.disk) {
             Sent::Gone => return,
+            Sent::Unreadable => {
+                let what = format_args!("{connection}: its answer cannot be read from the disk");
+                self.say(Sign::Event, Lane::Connection(connection), what);
+                return self.drop_connection(number, connection);
+            }
             Sent::Short | Sent::Changed => {
                 return self.oracle.violate(
                     Check::BatchBytesImmutable,
@@ -358,7 +394,7 @@ impl World {
         let node = &mut self.nodes[number];
         let Some(broker) = &node.broker else { return };
         let next = broker.next_deadline();
-        if next == node.deadline {
+        if next == node.deadline || node.deadline.is_some() && self.planted.loses_deadlines() {
             return;
         }
         node.deadline = next;

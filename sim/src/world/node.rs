@@ -1,11 +1,16 @@
 //! A node: a disk that outlives its processes, and the process on it, if one runs.
 
+use std::sync::Arc;
+
 use odradek_core::broker::Broker;
+use odradek_core::request::Codecs;
 use odradek_core::time::Mono;
 
 use crate::bugs::Planted;
 use crate::disk::Disk;
+use crate::disk::damage::Damage;
 use crate::disk::faults::DiskFaults;
+use crate::fault::Stage;
 use crate::host::connections::Connections;
 use crate::host::files::Files;
 use crate::oracle::Death;
@@ -26,6 +31,8 @@ pub struct Node {
     pub disk: Disk,
     /// The dice of the disk.
     pub disk_faults: DiskFaults,
+    /// What the process told of its topics' codecs.
+    pub codecs: Arc<Codecs>,
     /// Whether connections are accepted.
     pub accepts: bool,
     /// A graceful stop is under way.
@@ -40,6 +47,14 @@ pub struct Node {
     pub deadline: Option<Mono>,
     /// Faults that struck this process: what may excuse it for giving up.
     pub faults_in_life: u64,
+    /// Until when the process pauses, if it does.
+    pub paused_until: Mono,
+    /// Until when the device stands still, if it does.
+    pub stalled_until: Mono,
+    /// Damage that was done to the disk and not undone.
+    pub damages: Vec<Damage>,
+    /// The process marked a clean stop, and nothing was started since.
+    pub stopped_cleanly: bool,
 }
 
 /// A death foretold.
@@ -83,6 +98,7 @@ impl Node {
     pub fn new(swarm: &Swarm, planted: Planted) -> Self {
         let mut disk_faults = DiskFaults::new(swarm.disk);
         disk_faults.lies = planted.disk_lies();
+        disk_faults.takes_short_reads = planted.takes_short_reads();
         Self {
             broker: None,
             life: 0,
@@ -90,6 +106,7 @@ impl Node {
             connections: Connections::default(),
             disk: Disk::new(),
             disk_faults,
+            codecs: Arc::default(),
             accepts: false,
             is_stopping: false,
             died: false,
@@ -97,6 +114,21 @@ impl Node {
             moment: (Mono::default(), 0),
             deadline: None,
             faults_in_life: 0,
+            paused_until: Mono::default(),
+            stalled_until: Mono::default(),
+            damages: Vec::new(),
+            stopped_cleanly: false,
+        }
+    }
+
+    /// What its process is doing.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
+        match self.broker {
+            None => Stage::Down,
+            Some(_) if self.is_stopping => Stage::Stopping,
+            Some(_) if self.accepts => Stage::Serving,
+            Some(_) => Stage::Recovering,
         }
     }
 

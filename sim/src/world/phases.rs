@@ -6,10 +6,14 @@ use odradek_core::time::Mono;
 
 use super::node::Node;
 use super::{Event, PHASE_BOUND_NS, Phase, VERIFIER, World};
-use crate::clock::MILLISECOND;
+use crate::clock::{MILLISECOND, SECOND};
 use crate::network::Arrival;
 use crate::oracle::Check;
 use crate::workload::Client;
+use crate::workload::absent::Absent;
+
+/// How long clients may take to finish where something is damaged.
+const PATIENCE_NS: u64 = 10 * SECOND;
 
 impl World {
     pub(super) fn faults_over(&mut self) {
@@ -18,7 +22,12 @@ impl World {
         for node in &mut self.nodes {
             node.disk_faults.active = false;
             node.disk.set_free_bytes(None);
+            node.disk.read_again();
+            node.stalled_until = Mono::default();
             node.crash = None;
+        }
+        for number in 0..self.nodes.len() {
+            self.mount_again(number);
         }
         for connection in self.network.half_open() {
             let arrival = Arrival::BrokerSeesClose;
@@ -45,16 +54,19 @@ impl World {
     /// Whether a phase is over, and then the next one.
     pub(super) fn poll(&mut self) {
         let serving = self.nodes.iter().all(Node::is_serving);
+        let done = self.phase == Phase::Settle && serving && self.clients_are_done();
         match self.phase {
-            Phase::Settle if serving && self.clients.iter().all(|c| c.is_idle()) => {
+            Phase::Settle if done => {
                 self.say_all("all clients are done; reading everything");
+                self.catalog.unreadable = self.oracle.unreadable();
                 self.enter(Phase::Verify);
                 self.with_client(VERIFIER, |client, cx| client.start(cx));
                 return;
             }
             Phase::Verify if self.verifier.is_idle() => {
                 let read = std::mem::take(&mut self.verifier.read);
-                self.oracle.everything_was_read(&read);
+                let refused = std::mem::take(&mut self.verifier.refused);
+                self.oracle.everything_was_read(&read, &refused);
                 self.close_clients();
                 self.enter(Phase::Stop);
                 return;
@@ -108,6 +120,24 @@ impl World {
             self.oracle.stuck(&what);
         }
         self.clock.after(10 * MILLISECOND, Event::Poll);
+    }
+
+    /// Whether all clients have finished. Those that wait for what is damaged never do, and are
+    /// ended.
+    fn clients_are_done(&mut self) -> bool {
+        if self.clients.iter().all(|client| client.is_idle()) {
+            return true;
+        }
+        let waited = self.clock.mono().0 - self.faults_end.0;
+        if waited < PATIENCE_NS || !self.oracle.has_damage() {
+            return false;
+        }
+        for client in &mut self.clients {
+            if !client.is_idle() {
+                *client = Box::new(Absent);
+            }
+        }
+        true
     }
 
     fn why_stuck(&self) -> String {

@@ -1,5 +1,7 @@
 //! Processes: how they start, and how they end.
 
+use std::sync::Arc;
+
 use odradek_core::broker::Broker;
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::Input;
@@ -8,6 +10,7 @@ use super::node::{Crash, When};
 use super::{Event, Phase, World};
 use crate::choices::{Odds, Subsystem};
 use crate::clock::MILLISECOND;
+use crate::fault::Fault;
 use crate::oracle::{Check, Death, Mark};
 use crate::trace::{Lane, Sign};
 
@@ -30,7 +33,11 @@ impl World {
         node.life = life;
         node.doom(crash);
         node.deadline = None;
-        node.faults_in_life = u64::from(node.disk.free_bytes().is_some());
+        let disk = &node.disk;
+        let is_ill = disk.free_bytes().is_some() || disk.is_read_only() || disk.has_unreadable();
+        node.faults_in_life = u64::from(is_ill);
+        node.stopped_cleanly = false;
+        node.codecs = Arc::default();
         node.broker = Some(Broker::with_bugs(
             self.swarm.broker.clone(),
             seed,
@@ -150,6 +157,8 @@ impl World {
         self.oracle.mark(Mark::StoppedGracefully);
         self.end_life(number, None);
         self.oracle.stopped(&self.nodes[number].disk);
+        self.nodes[number].stopped_cleanly =
+            self.nodes[number].disk.durable(&CLEAN.into()).is_some();
         let life = self.nodes[number].life;
         let odds = Odds(300_000);
         if self
@@ -170,7 +179,8 @@ impl World {
     /// The process says that it cannot go on.
     pub(super) fn fatal(&mut self, number: usize, message: &str) {
         self.oracle.mark(Mark::Fatal);
-        if self.nodes[number].faults_in_life == 0 {
+        let restored = self.restore_named(number, message);
+        if self.nodes[number].faults_in_life == 0 && !restored {
             self.oracle.violate(
                 Check::FatalWithoutFault,
                 format!("nothing was wrong with the disk, and the broker ends: {message}"),
@@ -185,6 +195,7 @@ impl World {
         match death {
             Death::Process => {
                 self.counts.crashes += 1;
+                self.struck(number, Fault::Killed);
                 self.say(
                     Sign::Fault,
                     Lane::Broker,
@@ -193,6 +204,7 @@ impl World {
             }
             Death::Power => {
                 self.counts.power_losses += 1;
+                self.struck(number, Fault::PowerLoss);
                 self.say(Sign::Fault, Lane::Broker, format_args!("the power goes"));
             }
         }
@@ -203,7 +215,7 @@ impl World {
         self.restart_later(number);
     }
 
-    fn end_life(&mut self, number: usize, death: Option<Death>) {
+    pub(super) fn end_life(&mut self, number: usize, death: Option<Death>) {
         let node = &mut self.nodes[number];
         node.broker = None;
         node.accepts = false;
@@ -212,6 +224,10 @@ impl World {
         node.crash = None;
         let files = std::mem::take(&mut node.files);
         files.die(&mut node.disk, &mut self.choices);
+        for damage in &node.damages {
+            // Whatever keeps its pages in the cache may let them go now.
+            node.disk.evict(damage.inode);
+        }
         let connections: Vec<ConnectionId> = node.connections.ids().collect();
         for connection in connections {
             self.nodes[number].connections.close(connection);
@@ -224,7 +240,8 @@ impl World {
         self.oracle.ended(death);
     }
 
-    fn lose_power(&mut self, number: usize) {
+    pub(super) fn lose_power(&mut self, number: usize) {
+        self.nodes[number].disk.set_read_only(false);
         let loss = self.nodes[number]
             .disk
             .lose_power(self.swarm.tearing, &mut self.choices);
@@ -244,7 +261,8 @@ impl World {
         );
     }
 
-    fn restart_later(&mut self, number: usize) {
+    pub(super) fn restart_later(&mut self, number: usize) {
+        self.may_rot(number);
         let life = self.nodes[number].life;
         let after = self
             .choices

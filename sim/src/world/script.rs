@@ -11,6 +11,7 @@ use crate::bugs::Planted;
 use crate::choices::{Choices, Subsystem};
 use crate::clock::MILLISECOND;
 use crate::decisions::{Decided, Decisions, End, Ending, FullDisk, WallStep};
+use crate::fault::Fault;
 use crate::oracle::Death;
 use crate::swarm::Workload;
 use crate::trace::{Keep, Lane, Sign};
@@ -258,6 +259,7 @@ impl World {
             Lane::Disk,
             format_args!("the disk has room for {free} more bytes"),
         );
+        self.struck(node, Fault::FullDisk);
         self.nodes[node].disk.set_free_bytes(Some(free));
         self.nodes[node].faults_in_life += 1;
         self.clock.after(full.lasts_ns, Event::Room { node });
@@ -278,6 +280,7 @@ impl World {
             Lane::Broker,
             format_args!("the wall clock steps by {by} ms"),
         );
+        self.struck(0, Fault::WallStep);
         self.clock.step_wall(by);
         self.oracle.wall_stepped(by);
         if self.script.given.is_none() {

@@ -75,7 +75,7 @@ def fetch(folder):
         os.chmod(path, 0o755)
 
 
-def run_number(folder, address, number, scenario, environment):
+def run_number(folder, address, number, scenario, environment, switches):
     """One process a number: a test that fails takes the runner with it. The runner's output."""
     work = os.path.join(folder, "source", "tests")
     configuration = os.path.join(folder, f"{number}.conf")
@@ -95,7 +95,7 @@ def run_number(folder, address, number, scenario, environment):
     log = os.path.join(folder, f"{number}.log")
     with open(log, "wb") as out:
         process = subprocess.Popen(
-            ["./test-runner", "-p1", "-L", "-s", scenario],
+            ["./test-runner", "-p1", "-L", "-s", scenario, *switches],
             cwd=work, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
         )
         try:
@@ -119,8 +119,8 @@ def results_of(number, text):
     return results
 
 
-def main(name, document, scenario="default", settings=(), environment=()):
-    """Runs the tests of a list."""
+def main(name, document, scenario="default", settings=(), environment=(), switches=()):
+    """Runs the tests of a list; `switches` are the runner's own."""
     listed = suite.read_list(os.path.join(suite.HERE, f"{name}.tsv"))
 
     def run_tests(folder, address, tests):
@@ -130,7 +130,9 @@ def main(name, document, scenario="default", settings=(), environment=()):
 
         def lane(mine):
             for number in mine:
-                text, log = run_number(folder, address, number, scenario, dict(environment))
+                text, log = run_number(
+                    folder, address, number, scenario, dict(environment), switches
+                )
                 found = results_of(number, text)
                 for test in listed:
                     if test.startswith(number):

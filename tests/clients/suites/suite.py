@@ -6,10 +6,13 @@ needs, and how a set of tests is run. Everything else is here.
 """
 
 import argparse
+import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,23 +22,41 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = os.path.join(os.path.dirname(HERE), "target", "suites")
 
 
+# From <sched.h>, <linux/sockios.h> and <net/if.h>.
+CLONE_NEWNET = 0x40000000
+SIOCSIFFLAGS = 0x8914
+IFF_UP = 1
+
+
 class Broker:
     """The program on a port and in a directory of its own."""
 
-    def __init__(self, binary, settings):
-        self.root = tempfile.mkdtemp(prefix="odradek-suite-")
+    def __init__(self, binary, settings, port=0, root=None):
+        self.binary = binary
+        self.settings = settings
+        self.root = root or tempfile.mkdtemp(prefix="odradek-suite-")
         self.log = os.path.join(self.root, "broker.log")
         command = [binary, "serve", "--data-dir", os.path.join(self.root, "data")]
-        command += ["--listen", "127.0.0.1:0"]
+        command += ["--listen", f"127.0.0.1:{port}"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
-        with open(self.log, "wb") as log:
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         line = self.process.stdout.readline().decode()
         if " on " not in line:
             with open(self.log, encoding="utf-8", errors="replace") as log:
                 sys.exit(f"the broker did not start: {log.read()}")
         self.address = line.split(" on ", 1)[1].split(",", 1)[0]
+
+    def kill(self):
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def again(self):
+        """A new process at the same address and on the same directory."""
+        port = self.address.rsplit(":", 1)[1]
+        return Broker(self.binary, self.settings, port, self.root)
 
     def stop(self):
         """Ends it gracefully; whether it did."""
@@ -45,6 +66,15 @@ class Broker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return False
+
+
+def alone_on_the_loopback():
+    """Moves this process into a network of its own, where every port is free. Needs root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        sys.exit(f"a network of its own needs root: {os.strerror(ctypes.get_errno())}")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
 
 
 def read_list(path):
@@ -77,12 +107,12 @@ def call(command, folder, **more):
     subprocess.run(command, cwd=folder, check=True, **more)
 
 
-def run(name, fetch, settings, run_tests, source=None, document=""):
+def run(name, fetch, settings, run_tests, source=None, document="", port=0):
     """The whole of a suite, as a command.
 
     `run_tests(folder, address, tests)` runs these tests (None for all but those skipped) and
     returns {test: (result, words)} with the results "pass", "fail" and "skip". Suites with the same
-    `source` share what was fetched.
+    `source` share what was fetched. A suite that knows only one `port` gets a network of its own.
     """
     parser = argparse.ArgumentParser(
         description=document, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -109,7 +139,9 @@ def run(name, fetch, settings, run_tests, source=None, document=""):
         binary = os.environ.get("ODRADEK_BIN")
         if not binary:
             sys.exit("ODRADEK_BIN must name the program, or --bootstrap a broker")
-        broker = Broker(binary, settings)
+        if port:
+            alone_on_the_loopback()
+        broker = Broker(binary, settings, port)
         address = broker.address
     wanted = {t for t, (result, _) in listed.items() if result == "pass"}
     if arguments.tests:

@@ -25,34 +25,52 @@ const KEY_END: u8 = 0x1f;
 
 #[test]
 fn records_come_back_the_same() {
-    round_trip("none");
+    round_trip("none", None);
 }
 
 #[test]
 fn records_come_back_the_same_gzip() {
-    round_trip("gzip");
+    round_trip("gzip", None);
 }
 
 #[test]
 fn records_come_back_the_same_snappy() {
-    round_trip("snappy");
+    round_trip("snappy", None);
 }
 
 #[test]
 fn records_come_back_the_same_lz4() {
-    round_trip("lz4");
+    round_trip("lz4", None);
 }
 
 #[test]
 fn records_come_back_the_same_zstd() {
-    round_trip("zstd");
+    round_trip("zstd", None);
 }
 
-fn round_trip(codec: &'static str) {
-    let work = WorkDir::new(&format!("kcat-{codec}"));
-    let options = Options::new(work.path()).set("log.segment.bytes", 4 << 20);
+#[test]
+fn records_come_back_the_same_from_a_broker_that_packs_them_anew() {
+    round_trip("snappy", Some("zstd"));
+}
+
+#[test]
+fn records_come_back_the_same_from_a_broker_that_unpacks_them() {
+    round_trip("gzip", Some("uncompressed"));
+}
+
+/// Writes and reads everything, to and from a broker that keeps the codec or, with a
+/// `compression.type`, another.
+fn round_trip(codec: &'static str, kept: Option<&'static str>) {
+    let work = WorkDir::new(&format!("kcat-{codec}-{}", kept.unwrap_or("as-sent")));
+    let options = Options::new(work.path())
+        .set("log.segment.bytes", 4 << 20)
+        .set("compression.type", kept.unwrap_or("producer"));
     let program = Program::start(&options).expect("the program starts");
-    let stored_codec = program.codec_of_librdkafka(codec);
+    let stored_codec = match kept {
+        None => program.codec_of_librdkafka(codec),
+        Some("uncompressed") => "none",
+        Some(kept) => kept,
+    };
 
     let mut expected = Vec::new();
     for run in 0..RUNS {

@@ -3,15 +3,20 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::{Cx, Group, Phase};
+use crate::client::config::GroupProtocol;
+use crate::client::error::ClientError;
 use crate::client::input::{TopicName, TopicPartition};
 use crate::client::metadata::{Metadata, topic_of_answer};
+use crate::client::network::{GroupRequest, Purpose};
+use crate::client::step::Step;
 use crate::ids::{Offset, TopicId};
 use crate::time::Mono;
 use crate::wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use crate::wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
-use crate::wire::{ErrorCode, Str, Versions};
+use crate::wire::{ErrorCode, RequestBody, ResponseBody, Str, Versions};
 
 /// The question in flight, and when the next may follow.
 #[derive(Debug, Default)]
@@ -168,5 +173,97 @@ impl Question {
                 (partition.clone(), *generation, answer)
             })
             .collect())
+    }
+}
+
+impl Group {
+    pub(super) fn ask_committed(&mut self, cx: &mut Cx<'_, '_>) {
+        if self.committed.is_asking() || self.committed.not_before > cx.step.now.mono {
+            return;
+        }
+        let partitions = cx.consumer.without_committed();
+        if partitions.is_empty() || (self.topics.is_some() && !matches!(self.phase, Phase::In)) {
+            return;
+        }
+        let Some(target) = self.coordinator.target(cx.step, cx.metadata, cx.network) else {
+            return;
+        };
+        let member = match self.config.protocol {
+            GroupProtocol::Consumer if self.topics.is_some() => {
+                Some((self.member_id.clone(), self.epoch))
+            }
+            _ => None,
+        };
+        let (number, request, within) =
+            self.committed
+                .ask(cx.metadata, &self.group_id, member, partitions);
+        let purpose = Some(Purpose::Group(GroupRequest::FetchOffsets, number));
+        let body = RequestBody::from(request);
+        if let Err(error) = cx.network.send(cx.step, target, purpose, &body, within, 0) {
+            self.committed_answered(cx, number, Err(error));
+        }
+    }
+
+    pub(super) fn committed_answered(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        number: u64,
+        result: Result<ResponseBody, ClientError>,
+    ) {
+        let Some(question) = self.committed.take(number) else {
+            return;
+        };
+        let Ok(ResponseBody::OffsetFetch(response)) = result else {
+            self.coordinator.lost(cx.step);
+            return self.ask_committed_later(cx.step);
+        };
+        match question.read(&response) {
+            Ok(found) => {
+                let mut again = false;
+                for (partition, generation, committed) in found {
+                    match committed {
+                        Ok(offset) => {
+                            let consumer = &mut *cx.consumer;
+                            consumer.begin_at_committed(&partition, generation, offset);
+                        }
+                        Err(code) => {
+                            again = true;
+                            if code.is_retriable() {
+                                cx.metadata.request_update();
+                            } else {
+                                cx.consumer.complain(&partition, ClientError::broker(code));
+                            }
+                        }
+                    }
+                }
+                if again {
+                    self.ask_committed_later(cx.step);
+                } else {
+                    self.committed.failures = 0;
+                }
+            }
+            Err(code) => {
+                match code {
+                    ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => {
+                        self.coordinator.lost(cx.step);
+                    }
+                    ErrorCode::STALE_MEMBER_EPOCH => self.consumer_protocol.beat_at = Mono(0),
+                    // The next heartbeat is told what is wrong with the member.
+                    ErrorCode::UNKNOWN_MEMBER_ID => self.consumer_protocol.beat_at = Mono(0),
+                    code if code.is_retriable() => {}
+                    code => {
+                        for (partition, _) in cx.consumer.without_committed() {
+                            cx.consumer.complain(&partition, ClientError::broker(code));
+                        }
+                    }
+                }
+                self.ask_committed_later(cx.step);
+            }
+        }
+    }
+
+    pub(super) fn ask_committed_later(&mut self, step: &mut Step<'_>) {
+        self.committed.failures = self.committed.failures.saturating_add(1);
+        self.committed.not_before = self.backoff.after(self.committed.failures, step);
     }
 }

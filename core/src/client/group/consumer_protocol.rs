@@ -30,6 +30,8 @@ pub(super) struct ConsumerProtocol {
     interval_ms: u32,
     /// Whether to say everything, since the broker may not know it.
     says_everything: bool,
+    /// Whether the broker may know an expression: it must be told when there is none any more.
+    has_said_pattern: bool,
     /// Whether to say what is owned.
     says_owned: bool,
     /// What it shall own, if that was not brought about yet.
@@ -51,6 +53,7 @@ impl ConsumerProtocol {
         *self = Self {
             not_before: self.not_before,
             failures: self.failures,
+            has_said_pattern: self.has_said_pattern,
             ..Self::default()
         };
     }
@@ -89,7 +92,14 @@ impl Group {
         } else {
             (all || self.consumer_protocol.says_owned).then(|| self.owned_by_id())
         };
-        let names = self.topics.iter().flatten();
+        // The broker finds out what an expression matches.
+        let pattern = self
+            .pattern
+            .as_ref()
+            .map(|known| known.pattern.expression());
+        let names = self.topics.iter().flatten().filter(|_| pattern.is_none());
+        let said_before = self.consumer_protocol.has_said_pattern;
+        let says_pattern = all && (pattern.is_some() || said_before);
         let request = ConsumerGroupHeartbeatRequest {
             group_id: self.group_id.clone(),
             member_id: self.member_id.clone(),
@@ -102,6 +112,7 @@ impl Group {
                 -1
             },
             subscribed_topic_names: all.then(|| names.map(|topic| Str::from(&**topic)).collect()),
+            subscribed_topic_regex: says_pattern.then(|| pattern.unwrap_or_default().into()),
             server_assignor: self
                 .config
                 .remote_assignor
@@ -115,7 +126,11 @@ impl Group {
             self.life += 1;
             self.phase = Phase::Joining;
         }
-        match self.send(cx, target, GroupRequest::ConsumerHeartbeat, request, 0, 0) {
+        self.consumer_protocol.has_said_pattern |= says_pattern;
+        // Below version 1 there are no expressions.
+        let min_version = i16::from(says_pattern);
+        let what = GroupRequest::ConsumerHeartbeat;
+        match self.send(cx, target, what, request, min_version, 0) {
             Ok(()) => {
                 self.consumer_protocol.is_heartbeating = true;
                 self.consumer_protocol.says_everything = false;

@@ -44,7 +44,11 @@ fn world(change: impl FnOnce(&mut GroupConfig)) -> World {
 }
 
 fn subscribe(world: &mut World) {
-    world.command(Command::Subscribe(vec![TopicName::from("orders")]));
+    subscribe_by(world, Command::Subscribe(vec![TopicName::from("orders")]));
+}
+
+fn subscribe_by(world: &mut World, command: Command) {
+    world.command(command);
     let asked = world.next(ApiKey::FindCoordinator);
     let answer = FindCoordinatorResponse {
         coordinators: vec![Coordinator {
@@ -698,4 +702,71 @@ fn members_of_a_consumer_group_leave_for_good_or_for_a_while() {
         let asked = world.next(ApiKey::ConsumerGroupHeartbeat);
         assert_eq!(beat(&asked).member_epoch, epoch);
     }
+}
+
+fn topics_of(asked: &Asked) -> Vec<String> {
+    let metadata = join_request(asked).protocols[0].metadata.clone();
+    let said = ConsumerProtocolSubscription::read_lenient(metadata).unwrap();
+    said.topics
+        .iter()
+        .map(|topic| String::from(&**topic))
+        .collect()
+}
+
+#[test]
+fn a_member_of_a_classic_group_finds_the_topics_that_its_expression_matches() {
+    let mut world = world(|_| {});
+    let pattern = Command::SubscribePattern(String::from("ord.*s"));
+    subscribe_by(&mut world, pattern);
+    let asked = world.next(ApiKey::JoinGroup);
+    assert_eq!(topics_of(&asked), ["orders"], "and not `single`");
+    let answer = JoinGroupResponse {
+        generation_id: 4,
+        protocol_name: Some(Str::from("range")),
+        leader: Str::from("other"),
+        member_id: Str::from("me"),
+        ..Default::default()
+    };
+    world.answer(&asked, answer);
+    let asked = world.next(ApiKey::SyncGroup);
+    let answer = SyncGroupResponse {
+        assignment: assignment(&[0]),
+        ..Default::default()
+    };
+    world.answer(&asked, answer);
+    assert_eq!(world.poll(), [Polled::Assigned(orders(&[0]))]);
+    committed(&mut world, 7);
+}
+
+#[test]
+fn a_member_of_a_consumer_group_leaves_its_expression_to_the_broker() {
+    let mut world = world(|config| config.protocol = GroupProtocol::Consumer);
+    let pattern = Command::SubscribePattern(String::from("ord.*s"));
+    subscribe_by(&mut world, pattern);
+    let asked = world.next(ApiKey::ConsumerGroupHeartbeat);
+    assert_eq!(
+        beat(&asked).subscribed_topic_regex,
+        Some(Str::from("ord.*s"))
+    );
+    assert_eq!(beat(&asked).subscribed_topic_names, Some(vec![]));
+    world.answer(&asked, told(3, Some(&[0, 1])));
+    let asked = world.next(ApiKey::ConsumerGroupHeartbeat);
+    assert_eq!(owned(&asked), Some(vec![0, 1]));
+    world.answer(&asked, told(3, None));
+    assert_eq!(world.poll(), [Polled::Assigned(orders(&[0, 1]))]);
+    committed(&mut world, 7);
+    // Names instead: the expression is taken back.
+    world.command(Command::Subscribe(vec![TopicName::from("single")]));
+    let asked = world.next(ApiKey::ConsumerGroupHeartbeat);
+    assert_eq!(beat(&asked).subscribed_topic_regex, Some(Str::from("")));
+    let names = beat(&asked).subscribed_topic_names.clone();
+    assert_eq!(names, Some(vec![Str::from("single")]));
+}
+
+#[test]
+fn an_expression_that_is_none_is_told() {
+    let mut world = world(|_| {});
+    world.command(Command::SubscribePattern(String::from("(")));
+    let error = ClientError::broker(ErrorCode::INVALID_REGULAR_EXPRESSION);
+    assert_eq!(world.poll(), [Polled::GroupFailed(error)]);
 }

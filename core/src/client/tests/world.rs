@@ -232,15 +232,17 @@ impl World {
                 ..Default::default()
             }
         };
+        let topics = match &request.topics {
+            Some(asked) => asked
+                .iter()
+                .map(|asked| topic(asked.name.as_deref().unwrap()))
+                .collect(),
+            None => self.topics.keys().map(|name| topic(name)).collect(),
+        };
         MetadataResponse {
             brokers: vec![broker(1), broker(2)],
             controller_id: 1,
-            topics: request
-                .topics
-                .iter()
-                .flatten()
-                .map(|asked| topic(asked.name.as_deref().unwrap()))
-                .collect(),
+            topics,
             ..Default::default()
         }
     }

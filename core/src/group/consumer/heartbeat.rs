@@ -4,12 +4,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::replay::{current_record, each, epoch_record, member_record, target_record};
-use super::topics::compile;
-use super::{ConsumerGroup, ConsumerMember, LEAVE_STATIC, MemberState, Records, Topics};
+use super::{
+    ClassicMember, ConsumerGroup, ConsumerMember, LEAVE_STATIC, MemberState, Records, Topics,
+};
 use crate::bugs::Bug;
 use crate::group::assignor::Partitions;
 use crate::group::config::GroupConfig;
 use crate::time::Now;
+use crate::topic_pattern::TopicPattern;
 use crate::wire::{ErrorCode, Str};
 
 /// What a member says. `None` is unchanged.
@@ -25,6 +27,8 @@ pub(crate) struct Beat {
     pub(crate) regex: Option<Str>,
     pub(crate) server_assignor: Option<Str>,
     pub(crate) owned: Option<Partitions>,
+    /// Of a member that joined by JoinGroup.
+    pub(crate) classic: Option<ClassicMember>,
     pub(crate) client_id: Str,
     pub(crate) client_host: Str,
 }
@@ -51,14 +55,7 @@ impl ConsumerGroup {
         beat: &Beat,
         records: &mut Records,
     ) -> Result<BeatReply, Refusal> {
-        if let Some(regex) = beat.regex.as_ref().filter(|regex| !regex.is_empty()) {
-            compile(regex).map_err(|error| {
-                let words = alloc::format!(
-                    "SubscribedTopicRegex `{regex}` is not a valid regular expression."
-                );
-                (error, words)
-            })?;
-        }
+        beat.check_regex()?;
         let replaced = self.place(config, beat)?;
         if let Some(old) = replaced {
             self.replace(id, &old, &beat.member_id, records);
@@ -72,7 +69,9 @@ impl ConsumerGroup {
         self.refresh(now, id, topics, changed, records);
         self.reconcile(id, &beat.member_id, beat.owned.as_ref(), records);
         self.touch(now, config, &beat.member_id);
-        self.time_revocation(now, &beat.member_id, Some((before.state, before.epoch)));
+        self.joins.cancel(&beat.member_id);
+        self.syncs.cancel(&beat.member_id);
+        self.time_revocation(now, &beat.member_id, Some(&before));
         let member = self.members.get(&beat.member_id);
         let member = member.ok_or_else(|| unknown(&beat.member_id))?;
         let says_everything = beat.rebalance_timeout_ms.is_some()
@@ -94,7 +93,11 @@ impl ConsumerGroup {
                 Some(holder) if *holder == beat.member_id => {}
                 Some(holder) if beat.epoch == 0 => {
                     let away = self.members.get(holder);
-                    if away.is_some_and(|member| member.epoch != LEAVE_STATIC) {
+                    // A classic member that moves to this protocol does not say that it is away.
+                    let stays = |member: &ConsumerMember| {
+                        member.epoch != LEAVE_STATIC && member.classic.is_none()
+                    };
+                    if away.is_some_and(stays) {
                         let words = alloc::format!(
                             "Static member {} with instance id {instance_id} cannot join the group \
                              because the instance id is owned by {holder} member.",
@@ -130,8 +133,10 @@ impl ConsumerGroup {
             return Ok(None);
         };
         // A new start is always possible, and so is the epoch before, if the answer with the new
-        // one was lost: then it cannot own what is not its any more.
-        let behind = beat.epoch == member.previous_epoch
+        // one was lost: then it cannot own what is not its any more. One that is away has no later
+        // epoch, and only comes back by joining.
+        let behind = beat.epoch < member.epoch
+            && beat.epoch == member.previous_epoch
             && beat.owned.as_ref().is_some_and(|owned| {
                 each(owned).all(|(topic, partition)| {
                     let assigned = member.assigned.get(&topic);
@@ -152,13 +157,12 @@ impl ConsumerGroup {
     }
 
     /// A static member comes back under another id: it takes what its old self left.
-    fn replace(&mut self, id: &Str, old: &Str, new: &Str, records: &mut Records) {
+    pub(super) fn replace(&mut self, id: &Str, old: &Str, new: &Str, records: &mut Records) {
         let target = self.target.get(old).cloned();
         let Some(mut member) = self.members.get(old).cloned() else {
             return;
         };
-        self.sessions.cancel(old);
-        self.revocations.cancel(old);
+        self.cancel_timers(old);
         self.say(current_record(id, old, None), records);
         self.say(target_record(id, old, None), records);
         self.say(member_record(id, old, None), records);
@@ -189,7 +193,7 @@ impl ConsumerGroup {
     }
 
     /// Takes what the member says of itself. True if that may change who owns what.
-    fn update(
+    pub(super) fn update(
         &mut self,
         id: &Str,
         beat: &Beat,
@@ -218,6 +222,7 @@ impl ConsumerGroup {
         }
         member.client_id = beat.client_id.clone();
         member.client_host = beat.client_host.clone();
+        member.classic.clone_from(&beat.classic);
         if is_new || member != before {
             self.say(member_record(id, &beat.member_id, Some(&member)), records);
         }
@@ -271,19 +276,47 @@ impl ConsumerGroup {
 
     /// A member goes, and what it had is free.
     pub(super) fn fence(&mut self, id: &Str, member_id: &Str, records: &mut Records) {
-        self.sessions.cancel(member_id);
-        self.revocations.cancel(member_id);
+        self.cancel_timers(member_id);
         self.say(current_record(id, member_id, None), records);
         self.say(target_record(id, member_id, None), records);
         self.say(member_record(id, member_id, None), records);
+        if self.is_to_downgrade() {
+            // The classic group goes on from this epoch, so that its members need not be fenced.
+            return;
+        }
         self.say(
             epoch_record(id, self.epoch + 1, self.metadata_hash),
             records,
         );
     }
+
+    fn cancel_timers(&mut self, member_id: &Str) {
+        for timers in [
+            &mut self.sessions,
+            &mut self.revocations,
+            &mut self.joins,
+            &mut self.syncs,
+        ] {
+            timers.cancel(member_id);
+        }
+    }
 }
 
-fn unknown(member_id: &Str) -> Refusal {
+impl Beat {
+    /// Whether the expression that it subscribes with is one.
+    pub(crate) fn check_regex(&self) -> Result<(), Refusal> {
+        let Some(regex) = self.regex.as_ref().filter(|regex| !regex.is_empty()) else {
+            return Ok(());
+        };
+        TopicPattern::new(regex).map(|_| ()).map_err(|_| {
+            let words =
+                alloc::format!("SubscribedTopicRegex `{regex}` is not a valid regular expression.");
+            (ErrorCode::INVALID_REGULAR_EXPRESSION, words)
+        })
+    }
+}
+
+pub(super) fn unknown(member_id: &Str) -> Refusal {
     let words = alloc::format!("Member {member_id} is not a member of the group.");
     (ErrorCode::UNKNOWN_MEMBER_ID, words)
 }

@@ -59,7 +59,9 @@ impl ConsumerGroup {
             }
         }
         let mut next = member.clone();
-        if !revoking.is_empty() {
+        // One who has just joined in the place of a static member's old self owns nothing that it
+        // would have to give up, and must not be told to stay in epoch 0.
+        if !revoking.is_empty() && member.epoch != 0 {
             // It stays in its epoch until it has given them up. That it says it owns none of them
             // does not count before it was told: it may be about to take what it was told earlier.
             next.state = MemberState::Unrevoked;

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{ConsumerGroup, ConsumerMember, LEAVE, MemberState, Records};
+use super::{ClassicMember, ConsumerGroup, ConsumerMember, LEAVE, MemberState, Records};
 use crate::group::assignor::Partitions;
 use crate::ids::TopicId;
 use crate::time::Wall;
@@ -64,11 +64,14 @@ impl ConsumerGroup {
             }
             CoordinatorRecord::ConsumerGroupMemberMetadata(key, None) => {
                 self.set_assignment(&key.member_id, Partitions::new(), Partitions::new());
-                if let Some(member) = self.members.remove(&key.member_id)
-                    && let Some(instance_id) = &member.instance_id
-                    && self.static_members.get(instance_id) == Some(&key.member_id)
-                {
-                    self.static_members.remove(instance_id);
+                if let Some(member) = self.members.remove(&key.member_id) {
+                    self.said_bytes -= member.said_bytes();
+                    self.count_classic(member.classic.as_ref(), None);
+                    if let Some(instance_id) = &member.instance_id
+                        && self.static_members.get(instance_id) == Some(&key.member_id)
+                    {
+                        self.static_members.remove(instance_id);
+                    }
                 }
             }
             CoordinatorRecord::ConsumerGroupTargetAssignmentMetadata(_, value) => {
@@ -119,6 +122,7 @@ impl ConsumerGroup {
 
     fn apply_member(&mut self, member_id: &Str, value: &ConsumerGroupMemberMetadataValue) {
         let member = self.members.entry(member_id.clone()).or_default();
+        self.said_bytes -= member.said_bytes();
         member.instance_id.clone_from(&value.instance_id);
         member.rack_id.clone_from(&value.rack_id);
         member.client_id.clone_from(&value.client_id);
@@ -128,6 +132,11 @@ impl ConsumerGroup {
         member.regex = regex.filter(|regex| !regex.is_empty());
         member.rebalance_timeout_ms = value.rebalance_timeout_ms;
         member.server_assignor.clone_from(&value.server_assignor);
+        let classic = value.classic_member_metadata.as_ref();
+        let classic = classic.map(ClassicMember::from);
+        let before = core::mem::replace(&mut member.classic, classic.clone());
+        self.said_bytes += member.said_bytes();
+        self.count_classic(before.as_ref(), classic.as_ref());
         if let Some(instance_id) = &value.instance_id {
             self.static_members
                 .insert(instance_id.clone(), member_id.clone());
@@ -218,6 +227,7 @@ pub(super) fn member_record(
             subscribed_topic_regex: member.regex.clone(),
             rebalance_timeout_ms: member.rebalance_timeout_ms,
             server_assignor: member.server_assignor.clone(),
+            classic_member_metadata: member.classic.as_ref().map(ClassicMember::to_value),
             ..Default::default()
         }),
     )

@@ -11,7 +11,7 @@ use crate::bugs::Bug;
 use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::group::load::LoadGroups;
-use crate::group::shard::{GroupKind, Phase, Shard};
+use crate::group::shard::{Group, GroupKind, Phase, Shard};
 use crate::ids::{Offset, OperationId};
 use crate::input::{DiskError, DiskErrorKind};
 use crate::log::LogState;
@@ -72,7 +72,6 @@ pub(crate) fn partition_gone(state: &mut State, cx: &mut Context<'_>, key: Parti
     if known.is_some_and(|shard| shard.key == key) {
         throw_away(state, cx, key.index, None);
         state.groups.shards.remove(&key.index);
-        state.groups.weigh();
     }
 }
 
@@ -87,8 +86,14 @@ pub(super) fn throw_away(
     let Some(shard) = state.groups.shards.get_mut(&index) else {
         return;
     };
+    let was_active = shard.check().is_ok();
     shard.phase = Phase::Unread;
     let groups = core::mem::take(&mut shard.groups);
+    if was_active {
+        // Groups that are still being read do not count yet.
+        let bytes: usize = groups.values().map(Group::bytes).sum();
+        state.groups.bytes = state.groups.bytes.saturating_sub(bytes);
+    }
     let first_lost = from.map_or(Offset(i64::MIN), |from| from.plus(1));
     let lost = shard.waits.split_off(&(first_lost, RequestId(0)));
     state
@@ -114,7 +119,6 @@ pub(super) fn throw_away(
             }
         }
     }
-    state.groups.weigh();
     if from.is_some() {
         cx.report(
             Level::Warn,
@@ -167,7 +171,8 @@ fn load_from(state: &mut State, cx: &mut Context<'_>, key: PartitionKey, next: O
         return;
     }
     shard.end = end;
-    shard.loaded(cx.now, &state.config.groups);
+    let image = state.metadata.image();
+    shard.loaded(cx.now, |id| image.group_config(&state.config.groups, id));
     let offsets: usize = shard.groups.values().map(|group| group.offsets.len()).sum();
     cx.report(
         Level::Info,
@@ -178,11 +183,11 @@ fn load_from(state: &mut State, cx: &mut Context<'_>, key: PartitionKey, next: O
             shard.groups.len()
         ),
     );
+    state.groups.bytes += shard.groups.values().map(Group::bytes).sum::<usize>();
     let ids: Vec<Str> = shard.groups.keys().cloned().collect();
     for id in &ids {
         state.groups.arm(key.index, id);
     }
-    state.groups.weigh();
 }
 
 /// A read for a shard ended.

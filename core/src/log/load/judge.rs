@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::bugs::Bug;
 use crate::context::Context;
 use crate::effect::{Effect, FileOp};
 use crate::ids::{Offset, Position};
@@ -138,7 +139,7 @@ impl Log {
     fn report_cut(&self, cx: &mut Context<'_>, load: &Load, segments_gone: usize) {
         let last = load.scanned.last();
         let cut_bytes = last.map_or(0, |scan| scan.length.0 - scan.end.0);
-        if cut_bytes == 0 && segments_gone == 0 {
+        if cut_bytes == 0 && segments_gone == 0 || self.bugs.has(Bug::HideCut) {
             return;
         }
         let base = last.map_or(load.plan.start.segment_base, |scan| scan.base);

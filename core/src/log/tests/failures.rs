@@ -49,6 +49,34 @@ fn a_full_disk_takes_back_what_was_not_written_and_the_next_append_tries_again()
 }
 
 #[test]
+fn a_log_that_keeps_failing_to_reopen_says_so_once_and_stays_readable() {
+    let mut h = Harness::new(roomy(), Durability::Fsync);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.complete_disk();
+    h.append(&batch(&[1], 100)).unwrap();
+    h.faults.flushes = 100;
+    h.complete_disk();
+    for _ in 0..3 {
+        h.advance_ms(2_000);
+    }
+    assert_eq!(h.told(Level::Error).len(), 1, "{:?}", h.reports);
+    assert!(matches!(h.log.state(), LogState::Reopening(_)));
+    assert_eq!(h.log.high_watermark_limit(), Offset(1));
+    assert!(h.log.is_readable());
+
+    // Once it went well, the next failure is news.
+    h.faults.flushes = 0;
+    h.advance_ms(30_000);
+    assert_eq!(*h.log.state(), LogState::Ready);
+    h.append(&batch(&[1], 100)).unwrap();
+    h.complete_disk();
+    h.append(&batch(&[1], 100)).unwrap();
+    h.faults.flushes = 1;
+    h.complete_disk();
+    assert_eq!(h.told(Level::Error).len(), 2, "{:?}", h.reports);
+}
+
+#[test]
 fn while_a_failed_write_is_undone_appends_are_refused() {
     let mut h = Harness::new(roomy(), Durability::Fsync);
     h.append(&batch(&[1], 100)).unwrap();
@@ -281,6 +309,10 @@ fn index_entries_that_cannot_be_written_wait() {
     assert_eq!(*h.log.state(), LogState::Ready);
     assert_eq!(h.told(Level::Warn).len(), 1);
     assert_eq!(h.file("00000000000000000000.index").len(), 0);
+    for _ in 0..10 {
+        h.advance_ms(1_000);
+    }
+    assert_eq!(h.told(Level::Warn).len(), 1, "what goes on is said once");
     h.faults.op = None;
     h.advance_ms(1_000);
     assert_eq!(h.file("00000000000000000000.index").len(), 599 * 8);

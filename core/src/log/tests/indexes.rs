@@ -209,6 +209,34 @@ fn a_wrong_index_of_a_closed_segment_is_found_at_its_first_use_and_rebuilt() {
     assert_eq!(h.file(name), before);
 }
 
+/// Found by `--workload damage`, seed 437: entries in order are not yet right ones.
+#[test]
+fn a_time_index_that_is_in_order_and_wrong_misleads_nobody() {
+    let name = "00000000000000000000.timeindex";
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for i in 0..40 {
+        h.append(&batch(&[i], 300)).unwrap();
+    }
+    h.complete_disk();
+    h.close();
+    let before = h.file(name);
+    let last = before.len() - time_index::ENTRY_BYTES as usize;
+    assert!(last > 0);
+    // The last entry says that the segment is older than it is; any other, that it is newer.
+    for (at, byte) in [(last + 7, 1), (7, 0)] {
+        let file = h.file_mut(name);
+        file[at] = file[at].wrapping_sub(byte).wrapping_add(1 - byte);
+        h.open(true);
+        let expected = i64::from(before[last + 7]);
+        let found = h.find_time(Some(expected)).unwrap().unwrap();
+        assert_eq!(found.timestamp, expected);
+        assert!(found.offset <= Offset(expected));
+        h.complete_disk();
+        assert_eq!(h.file(name), before, "it is built anew");
+        h.close();
+    }
+}
+
 #[test]
 fn an_index_stays_sparse_inside_one_large_append_too() {
     let config = LogConfig {

@@ -104,7 +104,11 @@ broker_keys! {
     "group.consumer.assignors" List Some("uniform,range"), OneOf(&["uniform", "range"]), Stored, false, "both assignors are always there, uniform first";
     "group.consumer.heartbeat.interval.ms" Int Some("5000"), AtLeast(1), Works, false, "how often members of consumer groups are told to heartbeat";
     "group.consumer.max.size" Int Some("2147483647"), AtLeast(1), Works, false, "members of a consumer group";
-    "group.consumer.migration.policy" String Some("disabled"), OneOf(&["disabled"]), Refused, false, "a group changes its protocol when nobody is in it";
+    "group.consumer.migration.policy" String Some("bidirectional"), OneOf(&["disabled", "upgrade", "downgrade", "bidirectional"]), Works, false, "whether a group with members in it may change its protocol: from classic to consumer, back, or both; an empty group may always";
+    "group.consumer.max.heartbeat.interval.ms" Int Some("15000"), AtLeast(1), Works, false, "the longest heartbeat interval that a group's config may say";
+    "group.consumer.max.session.timeout.ms" Int Some("60000"), AtLeast(1), Works, false, "the longest session timeout that a group's config may say";
+    "group.consumer.min.heartbeat.interval.ms" Int Some("5000"), AtLeast(1), Works, false, "the shortest heartbeat interval that a group's config may say";
+    "group.consumer.min.session.timeout.ms" Int Some("45000"), AtLeast(1), Works, false, "the shortest session timeout that a group's config may say";
     "group.consumer.session.timeout.ms" Int Some("45000"), AtLeast(1), Works, false, "after how long without a heartbeat a member of a consumer group is given up";
     "group.initial.rebalance.delay.ms" Int Some("3000"), AtLeast(0), Works, false, "how long the first rebalance of an empty group waits for more members";
     "group.max.session.timeout.ms" Int Some("1800000"), AtLeast(1), Works, false, "the longest session timeout that a member of a classic group may ask for";

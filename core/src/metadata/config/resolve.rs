@@ -9,10 +9,11 @@ use core::fmt;
 use super::broker_keys::{BROKER_KEYS, broker_key};
 use super::topic_keys::{TOPIC_KEYS, TopicKey, topic_key};
 use super::{InvalidValue, Standing, nearest_key};
-use crate::group::config::GroupConfig;
+use crate::group::config::{GroupConfig, MigrationPolicy};
 use crate::ids::NodeId;
 use crate::input::Endpoint;
 use crate::log::config::{Durability, LogConfig};
+use crate::record::Compression;
 
 /// What a broker is started with.
 #[derive(Clone, Debug)]
@@ -90,6 +91,8 @@ pub enum ConfigProblem {
         /// Why.
         why: InvalidValue,
     },
+    /// A group may not say that; in Kafka's words.
+    Group(String),
 }
 
 /// A key that was accepted and has no effect.
@@ -192,7 +195,13 @@ impl BrokerConfig {
                 ..LogConfig::default()
             }
             .with_overrides(|key| static_default(&properties, key)),
-            groups: group_config(|name| number(name)),
+            groups: GroupConfig {
+                migration_policy: properties
+                    .get("group.consumer.migration.policy")
+                    .and_then(|name| MigrationPolicy::from_name(name.trim()))
+                    .unwrap_or(defaults.groups.migration_policy),
+                ..group_config(|name| number(name))
+            },
             cleaner: CleanerConfig {
                 is_enabled: flag("log.cleaner.enable", defaults.cleaner.is_enabled),
                 backoff_ms: narrow(
@@ -260,6 +269,23 @@ fn group_config(number: impl Fn(&str) -> Option<i64>) -> GroupConfig {
             number("group.consumer.max.size"),
             defaults.consumer_max_size,
         ),
+        consumer_min_session_timeout_ms: narrow(
+            number("group.consumer.min.session.timeout.ms"),
+            defaults.consumer_min_session_timeout_ms,
+        ),
+        consumer_max_session_timeout_ms: narrow(
+            number("group.consumer.max.session.timeout.ms"),
+            defaults.consumer_max_session_timeout_ms,
+        ),
+        consumer_min_heartbeat_interval_ms: narrow(
+            number("group.consumer.min.heartbeat.interval.ms"),
+            defaults.consumer_min_heartbeat_interval_ms,
+        ),
+        consumer_max_heartbeat_interval_ms: narrow(
+            number("group.consumer.max.heartbeat.interval.ms"),
+            defaults.consumer_max_heartbeat_interval_ms,
+        ),
+        migration_policy: defaults.migration_policy,
     }
 }
 
@@ -336,6 +362,14 @@ impl LogConfig {
             "max.message.bytes" => {
                 self.max_message_bytes = narrow(number(), self.max_message_bytes)
             }
+            "compression.type" => {
+                self.compression = match value {
+                    "uncompressed" => Some(Compression::None),
+                    codec => Compression::from_name(codec).filter(|c| *c != Compression::None),
+                };
+            }
+            "compression.gzip.level" => self.gzip_level = narrow(number(), self.gzip_level),
+            "compression.zstd.level" => self.zstd_level = narrow(number(), self.zstd_level),
             "message.timestamp.type" => self.log_append_time = value == "LogAppendTime",
             "message.timestamp.before.max.ms" => into(&mut self.timestamp_before_max_ms),
             "message.timestamp.after.max.ms" => into(&mut self.timestamp_after_max_ms),
@@ -392,6 +426,7 @@ impl fmt::Display for ConfigProblem {
                     .map_or(Ok(()), |near| write!(f, "; did you mean '{near}'?"))
             }
             Self::Invalid { name, why } => write!(f, "config '{name}': {why}"),
+            Self::Group(words) => f.write_str(words),
         }
     }
 }
@@ -410,6 +445,7 @@ impl fmt::Display for Warning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Codec;
 
     fn properties(list: &[(&str, &str)]) -> Result<(BrokerConfig, Vec<Warning>), ConfigProblem> {
         BrokerConfig::from_properties(
@@ -463,6 +499,41 @@ mod tests {
         assert_eq!(default.min_cleanable_dirty_ppm, 500_000);
         assert_eq!(default.max_compaction_lag_ms, None);
         assert!(properties(&[("log.cleaner.min.cleanable.ratio", "1.5")]).is_err());
+    }
+
+    #[test]
+    fn a_codec_of_the_brokers_own_is_set_by_kafkas_names() {
+        let kept = |list: &[(&str, &str)]| properties(list).unwrap().0.log.kept();
+        assert_eq!(kept(&[]), None);
+        assert_eq!(kept(&[("compression.type", "producer")]), None);
+        let codec = |list: &[(&str, &str)]| kept(list).map(|kept| kept.codec);
+        let with = |compression, level| Some(Codec { compression, level });
+        assert_eq!(
+            codec(&[("compression.type", "uncompressed")]),
+            with(Compression::None, -1)
+        );
+        assert_eq!(
+            codec(&[
+                ("compression.type", "gzip"),
+                ("compression.gzip.level", "9")
+            ]),
+            with(Compression::Gzip, 9)
+        );
+        assert_eq!(
+            codec(&[("compression.type", "zstd")]),
+            with(Compression::Zstd, 3)
+        );
+        // Kafka's message format knows "none", its configs do not.
+        for (name, value) in [
+            ("compression.type", "none"),
+            ("compression.type", "brotli"),
+            ("compression.gzip.level", "0"),
+            ("compression.gzip.level", "10"),
+            ("compression.lz4.level", "18"),
+            ("compression.zstd.level", "23"),
+        ] {
+            assert!(properties(&[(name, value)]).is_err(), "{name}={value}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The configs of a topic.
 
 use super::Standing::{self, Refused, Stored, Works};
-use super::value::Bounds::{self, Any, AtLeast, OneOf, Ratio};
+use super::value::Bounds::{self, Any, AtLeast, Between, BetweenOr, OneOf, Ratio};
 use super::value::ConfigType::{self, Boolean, Double, Int, List, Long, String};
 
 /// A config of a topic.
@@ -44,14 +44,14 @@ macro_rules! topic_keys {
 topic_keys! {
     "cleanup.policy" "log.cleanup.policy" List "delete", OneOf(&["compact", "delete"]), Works,
         "delete removes old segments by retention; compact keeps the last record of each key";
-    "compression.gzip.level" "compression.gzip.level" Int "-1", Any, Stored,
-        "level for recompression with gzip, which Odradek does not do";
-    "compression.lz4.level" "compression.lz4.level" Int "9", Any, Stored,
-        "level for recompression with lz4, which Odradek does not do";
-    "compression.type" "compression.type" String "producer", OneOf(&["producer"]), Refused,
-        "batches are stored as the producer compressed them";
-    "compression.zstd.level" "compression.zstd.level" Int "3", Any, Stored,
-        "level for recompression with zstd, which Odradek does not do";
+    "compression.gzip.level" "compression.gzip.level" Int "-1", BetweenOr(1, 9, -1), Works,
+        "level of gzip, if the broker compresses; -1 is the library's choice";
+    "compression.lz4.level" "compression.lz4.level" Int "9", Between(1, 17), Stored,
+        "lz4 has one level here, its fastest";
+    "compression.type" "compression.type" String "producer", OneOf(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Works,
+        "how batches are stored: as the producer compressed them, or all in one way";
+    "compression.zstd.level" "compression.zstd.level" Int "3", Between(-131_072, 22), Works,
+        "level of zstd, if the broker compresses";
     "delete.retention.ms" "log.cleaner.delete.retention.ms" Long "86400000", AtLeast(0), Works,
         "how long the cleaner keeps tombstones";
     "file.delete.delay.ms" "log.segment.delete.delay.ms" Long "60000", AtLeast(0), Works,

@@ -36,6 +36,8 @@ pub enum Bounds {
     AtLeast(i64),
     /// An integer between the two, inclusive.
     Between(i64, i64),
+    /// An integer between the first two, inclusive, or the third.
+    BetweenOr(i64, i64, i64),
     /// A number between 0 and 1.
     Ratio,
     /// One of these words (each of them, in a list).
@@ -91,6 +93,12 @@ impl ConfigType {
                 Some(n) if n < low || n > high => {
                     Err(invalid(alloc::format!("between {low} and {high}")))
                 }
+                _ => Ok(()),
+            },
+            Bounds::BetweenOr(low, high, other) => match parsed {
+                Some(n) if n != other && (n < low || n > high) => Err(invalid(alloc::format!(
+                    "between {low} and {high}, or {other}"
+                ))),
                 _ => Ok(()),
             },
             Bounds::Ratio => match value.trim().parse::<f64>() {

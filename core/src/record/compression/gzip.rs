@@ -20,29 +20,50 @@ const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
 const RESERVED: u8 = 0b1110_0000;
 
-pub(super) fn compress(records: &[u8]) -> Vec<u8> {
-    let mut deflate = Compress::new(flate2::Compression::default(), false);
-    let mut out = Vec::with_capacity(64 + records.len() / 4);
-    out.extend_from_slice(&HEADER);
-    loop {
-        out.reserve(out.len().max(WINDOW_BYTES) / 2);
-        let consumed = usize::try_from(deflate.total_in()).unwrap_or(usize::MAX);
-        let status = deflate
-            .compress_vec(
-                records.get(consumed..).unwrap_or_default(),
-                &mut out,
-                FlushCompress::Finish,
-            )
-            .expect("deflate fails only if it is used wrongly");
-        if status == Status::StreamEnd {
-            break;
+/// Packs what comes in pieces.
+pub(super) struct Packer {
+    deflate: Compress,
+    crc: Crc,
+    pub(super) out: Vec<u8>,
+}
+
+impl Packer {
+    pub(super) fn new(level: i32, mut out: Vec<u8>) -> Self {
+        let level = match u32::try_from(level) {
+            Ok(level @ 1..=9) => flate2::Compression::new(level),
+            _ => flate2::Compression::default(),
+        };
+        out.extend_from_slice(&HEADER);
+        Self {
+            deflate: Compress::new(level, false),
+            crc: Crc::new(),
+            out,
         }
     }
-    let mut crc = Crc::new();
-    crc.update(records);
-    out.extend_from_slice(&crc.sum().to_le_bytes());
-    out.extend_from_slice(&crc.amount().to_le_bytes());
-    out
+
+    pub(super) fn push(&mut self, mut piece: &[u8]) {
+        self.crc.update(piece);
+        while !piece.is_empty() {
+            let before = self.deflate.total_in();
+            self.run(piece, FlushCompress::None);
+            let consumed = (self.deflate.total_in() - before) as usize;
+            piece = piece.get(consumed..).unwrap_or_default();
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        while self.run(&[], FlushCompress::Finish) != Status::StreamEnd {}
+        self.out.extend_from_slice(&self.crc.sum().to_le_bytes());
+        self.out.extend_from_slice(&self.crc.amount().to_le_bytes());
+        self.out
+    }
+
+    fn run(&mut self, piece: &[u8], flush: FlushCompress) -> Status {
+        self.out.reserve(self.out.len().max(WINDOW_BYTES) / 2);
+        self.deflate
+            .compress_vec(piece, &mut self.out, flush)
+            .expect("deflate fails only if it is used wrongly")
+    }
 }
 
 pub(super) fn decompress<E>(mut payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {

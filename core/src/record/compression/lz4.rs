@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use lz4_flex::block::{self, CompressTable, DecompressError};
 
 use super::xxh32::{Xxh32, xxh32};
-use super::{CompressionError, Output, Stop, take, take_array};
+use super::{Blocks, CompressionError, Output, Stop, take, take_array};
 
 const MAGIC: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 
@@ -37,27 +37,52 @@ const HISTORY_BYTES: usize = 64 << 10;
 /// One byte of LZ4 stands for at most so many.
 const MOST_TIMES_ITS_INPUT: usize = 255;
 
-pub(super) fn compress(records: &[u8]) -> Vec<u8> {
-    let mut table = CompressTable::default();
-    let mut block = vec![0; block::get_maximum_output_size(BLOCK_BYTES.min(records.len()))];
-    let mut out = Vec::with_capacity(64 + records.len() / 2);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&DESCRIPTOR);
-    out.push(header_checksum(&DESCRIPTOR));
-    for records in records.chunks(BLOCK_BYTES) {
-        let length = block::compress_into_with_table(records, &mut block, &mut table)
-            .expect("the block has room for the longest possible output");
-        let compressed = block.get(..length).unwrap_or_default();
-        if length < records.len() {
-            out.extend_from_slice(&(length as u32).to_le_bytes());
-            out.extend_from_slice(compressed);
-        } else {
-            out.extend_from_slice(&(records.len() as u32 | NOT_COMPRESSED).to_le_bytes());
-            out.extend_from_slice(records);
+/// Packs what comes in pieces.
+pub(super) struct Packer {
+    table: CompressTable,
+    blocks: Blocks,
+    block: Vec<u8>,
+    pub(super) out: Vec<u8>,
+}
+
+impl Packer {
+    pub(super) fn new(mut out: Vec<u8>) -> Self {
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&DESCRIPTOR);
+        out.push(header_checksum(&DESCRIPTOR));
+        Self {
+            table: CompressTable::default(),
+            blocks: Blocks::of(BLOCK_BYTES),
+            block: vec![0; block::get_maximum_output_size(BLOCK_BYTES)],
+            out,
         }
     }
-    out.extend_from_slice(&[0; 4]);
-    out
+
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        let (table, block, out) = (&mut self.table, &mut self.block, &mut self.out);
+        self.blocks
+            .push(piece, |records| pack(table, records, block, out));
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let (table, block, out) = (&mut self.table, &mut self.block, &mut self.out);
+        self.blocks
+            .finish(|records| pack(table, records, block, out));
+        self.out.extend_from_slice(&[0; 4]);
+        self.out
+    }
+}
+
+fn pack(table: &mut CompressTable, records: &[u8], block: &mut [u8], out: &mut Vec<u8>) {
+    let length = block::compress_into_with_table(records, block, table)
+        .expect("the block has room for the longest possible output");
+    if length < records.len() {
+        out.extend_from_slice(&(length as u32).to_le_bytes());
+        out.extend_from_slice(block.get(..length).unwrap_or_default());
+    } else {
+        out.extend_from_slice(&(records.len() as u32 | NOT_COMPRESSED).to_le_bytes());
+        out.extend_from_slice(records);
+    }
 }
 
 /// Whether a frame's blocks refer to the ones before them. Such a frame is a proper one, but

@@ -5,12 +5,13 @@
 //! then blocks: length i32, one unframed snappy stream
 //! ```
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
-use super::{CompressionError, Output, Stop, take, take_array};
+use super::{Blocks, CompressionError, Output, Stop, take, take_array};
 
 const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 /// Versions 1 and 1.
@@ -20,20 +21,46 @@ const BLOCK_BYTES: usize = 32 << 10;
 /// Three bytes of snappy stand for at most 64.
 const MOST_TIMES_ITS_INPUT: usize = 22;
 
-pub(super) fn compress(records: &[u8]) -> Vec<u8> {
-    let mut encoder = Encoder::new();
-    let mut block = vec![0; max_compress_len(BLOCK_BYTES.min(records.len()))];
-    let mut out = Vec::with_capacity(64 + records.len() / 2);
-    out.extend_from_slice(&XERIAL_MAGIC);
-    out.extend_from_slice(&XERIAL_VERSIONS);
-    for records in records.chunks(BLOCK_BYTES) {
-        let length = encoder
-            .compress(records, &mut block)
-            .expect("the block has room for the longest possible output");
-        out.extend_from_slice(&(length as u32).to_be_bytes());
-        out.extend_from_slice(block.get(..length).unwrap_or_default());
+/// Packs what comes in pieces.
+pub(super) struct Packer {
+    encoder: Box<Encoder>,
+    blocks: Blocks,
+    block: Vec<u8>,
+    pub(super) out: Vec<u8>,
+}
+
+impl Packer {
+    pub(super) fn new(mut out: Vec<u8>) -> Self {
+        out.extend_from_slice(&XERIAL_MAGIC);
+        out.extend_from_slice(&XERIAL_VERSIONS);
+        Self {
+            encoder: Box::new(Encoder::new()),
+            blocks: Blocks::of(BLOCK_BYTES),
+            block: vec![0; max_compress_len(BLOCK_BYTES)],
+            out,
+        }
     }
-    out
+
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        let (encoder, block, out) = (&mut self.encoder, &mut self.block, &mut self.out);
+        self.blocks
+            .push(piece, |records| pack(encoder, records, block, out));
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let (encoder, block, out) = (&mut self.encoder, &mut self.block, &mut self.out);
+        self.blocks
+            .finish(|records| pack(encoder, records, block, out));
+        self.out
+    }
+}
+
+fn pack(encoder: &mut Encoder, records: &[u8], block: &mut [u8], out: &mut Vec<u8>) {
+    let length = encoder
+        .compress(records, block)
+        .expect("the block has room for the longest possible output");
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+    out.extend_from_slice(block.get(..length).unwrap_or_default());
 }
 
 pub(super) fn decompress<E>(mut payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {

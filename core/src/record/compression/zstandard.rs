@@ -3,19 +3,68 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{CParameter, DParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
 
 use super::{CompressionError, Output, Stop};
 
-/// Kafka's default level.
-const LEVEL: i32 = 3;
+/// How far back what we pack refers: 1 MiB, the size of an ordinary batch.
+const LARGEST_OWN_WINDOW_LOG: u32 = 20;
 /// Bytes of output at a time.
 const PIECE_BYTES: usize = 64 << 10;
 /// The window of level 22, and what Kafka's readers allow: 2^27 bytes.
 const LARGEST_WINDOW_LOG: u32 = 27;
 
-pub(super) fn compress(records: &[u8]) -> Vec<u8> {
-    zstd::bulk::compress(records, LEVEL).expect("the output is given all the room it may need")
+/// Packs what comes in pieces.
+pub(super) struct Packer {
+    encoder: Encoder<'static>,
+    piece: Vec<u8>,
+    pub(super) out: Vec<u8>,
+}
+
+impl Packer {
+    /// Packs exactly `size` bytes. The encoder's tables are made for so many, and for a window that
+    /// bounds them at any level: a client may choose the level, and what the records unpack to.
+    pub(super) fn new(level: i32, size: u64, out: Vec<u8>) -> Self {
+        let mut encoder = Encoder::new(level).expect("the encoder is made with any level");
+        if size > 1 << LARGEST_OWN_WINDOW_LOG {
+            encoder
+                .set_parameter(CParameter::WindowLog(LARGEST_OWN_WINDOW_LOG))
+                .expect("the window is one that the library has");
+        }
+        encoder
+            .set_pledged_src_size(Some(size))
+            .expect("nothing was packed yet");
+        Self {
+            encoder,
+            piece: vec![0; PIECE_BYTES],
+            out,
+        }
+    }
+
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        let mut input = InBuffer::around(piece);
+        while input.pos() < piece.len() {
+            let mut out = OutBuffer::around(self.piece.as_mut_slice());
+            self.encoder
+                .run(&mut input, &mut out)
+                .expect("the encoder fails only if it is used wrongly");
+            self.out.extend_from_slice(out.as_slice());
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        loop {
+            let mut out = OutBuffer::around(self.piece.as_mut_slice());
+            let left = self
+                .encoder
+                .finish(&mut out, true)
+                .expect("as many bytes were packed as were announced");
+            self.out.extend_from_slice(out.as_slice());
+            if left == 0 {
+                return self.out;
+            }
+        }
+    }
 }
 
 pub(super) fn decompress<E>(payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {

@@ -26,7 +26,7 @@ pub(super) struct Classic {
     told: Vec<(Mono, i32)>,
     /// Generations of this life in which a rebalance was seen to have begun, and when.
     ended: Vec<(Mono, i32)>,
-    /// Who is in a generation, as its leader was told in this life.
+    /// Who is in a generation, by id, as its leader was told in this life.
     rosters: BTreeMap<i32, BTreeSet<String>>,
     /// Members that left in this life.
     left: BTreeMap<String, Mono>,
@@ -113,6 +113,12 @@ impl Classic {
         instance.map_or_else(|| member.to_owned(), |instance| format!("[{instance}]"))
     }
 
+    /// The same members whatever their ids are: a static one may have got another, and that it is one
+    /// is not said to a leader of an old version.
+    fn identities(&self, members: &BTreeSet<String>) -> BTreeSet<String> {
+        members.iter().map(|member| self.identity(member)).collect()
+    }
+
     /// Whether a leader of this generation gave a member this, under the id that it has or one of
     /// its former selves.
     fn was_given(&self, generation: i32, member: &str, assignment: &Bytes) -> bool {
@@ -132,6 +138,17 @@ impl Classic {
     }
 }
 
+/// Refusals of a JoinGroup that come before anything becomes of the group.
+const fn turned_away_at_once(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::INCONSISTENT_GROUP_PROTOCOL
+            | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+            | ErrorCode::INVALID_GROUP_ID
+            | ErrorCode::INVALID_SESSION_TIMEOUT
+    )
+}
+
 fn highest(told: &[(Mono, i32)], before: Mono) -> Option<i32> {
     let known = told.iter().filter(|(at, _)| *at < before);
     known.map(|(_, generation)| *generation).max()
@@ -145,9 +162,7 @@ impl Oracle {
         told: &JoinGroupResponse,
     ) {
         let group = asked.group_id.to_string();
-        if told.error_code != ErrorCode::INCONSISTENT_GROUP_PROTOCOL
-            && self.groups.consumer.contains_key(&group)
-        {
+        if self.groups.consumer.contains_key(&group) && !turned_away_at_once(told.error_code) {
             // Nobody was in it, and it is a classic group now.
             if told.error_code == ErrorCode::NONE {
                 self.mark(Mark::ProtocolChanged);
@@ -217,22 +232,16 @@ impl Oracle {
                 known.instances.insert(other, instance);
             }
         }
-        let roster: BTreeSet<String> = told
-            .members
-            .iter()
-            .map(|member| match &member.group_instance_id {
-                Some(instance) => format!("[{instance}]"),
-                None => known.identity(&member.member_id),
-            })
-            .collect();
+        let members = told.members.iter();
+        let roster: BTreeSet<String> = members.map(|member| member.member_id.to_string()).collect();
         let mut is_new = false;
         if !roster.is_empty() {
+            let here = known.identities(&roster);
             let before = known.rosters.insert(generation, roster.clone());
             is_new = before.is_none();
-            if let Some(before) = before.filter(|before| *before != roster && !doubtful) {
-                wrong = Some(format!(
-                    "it is told with {roster:?}, and was with {before:?}"
-                ));
+            let before = before.map(|before| known.identities(&before));
+            if let Some(before) = before.filter(|before| *before != here && !doubtful) {
+                wrong = Some(format!("it is told with {here:?}, and was with {before:?}"));
             }
         }
         known.told.push((now, generation));
@@ -256,7 +265,7 @@ impl Oracle {
             let detail = format!(
                 "{group}: {member:?} is told that it is in generation {generation}, and {why}"
             );
-            self.violate(Check::GenerationMonotonic, detail);
+            self.violate_in(&group, Check::GenerationMonotonic, detail);
         }
     }
 
@@ -301,12 +310,10 @@ impl Oracle {
             wrong = Some("no leader gave it that".to_owned());
         }
         known.stable.push((now, generation));
-        if let Some(instance) = known.instances.get(&member) {
-            let fenced = known.fenced.values_mut();
-            let holder = known.holders.get(instance);
-            for fenced in fenced.filter(|fenced| holder.is_some_and(|(id, _)| *id == fenced.by)) {
-                fenced.for_good = true;
-            }
+        // Its assignment is durable, and with it that it is the one. An old self's may be so too: of
+        // the generation that comes back if its replacement is lost.
+        for fenced in known.fenced.values_mut() {
+            fenced.for_good |= fenced.by == member;
         }
         let identity = known.identity(&member);
         let owners = known.owners.entry(generation).or_default();
@@ -331,7 +338,7 @@ impl Oracle {
             let detail = format!(
                 "{group}: {member:?} is given an assignment in generation {generation}, and {why}"
             );
-            self.violate(Check::OnePartitionOneOwnerPerGeneration, detail);
+            self.violate_in(&group, Check::OnePartitionOneOwnerPerGeneration, detail);
         }
     }
 
@@ -368,7 +375,7 @@ impl Oracle {
                          {newer} was told before",
                         asked.member_id, asked.generation_id
                     );
-                    self.violate(Check::GenerationMonotonic, detail);
+                    self.violate_in(&group, Check::GenerationMonotonic, detail);
                 }
             }
             ErrorCode::REBALANCE_IN_PROGRESS => {
@@ -463,7 +470,7 @@ impl Oracle {
             let detail = format!(
                 "{group}: a commit of {member:?} in generation or epoch {epoch} is taken, and {why}"
             );
-            self.violate(Check::StaleCommitRejected, detail);
+            self.violate_in(&group, Check::StaleCommitRejected, detail);
         }
     }
 
@@ -481,7 +488,7 @@ impl Oracle {
                 "{group}: {member:?} was replaced by {:?} at {}, and {what}",
                 fenced.by, fenced.since
             );
-            self.violate(Check::StaticMemberFenced, detail);
+            self.violate_in(group, Check::StaticMemberFenced, detail);
         }
     }
 }

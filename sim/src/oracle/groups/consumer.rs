@@ -35,18 +35,21 @@ pub(super) struct Consumer {
 struct Member {
     /// The epochs it was told, each once, and when for the first time.
     epochs: Vec<(Mono, i32)>,
-    /// What it may own: what it says, and what it was told to take.
+    /// What it may own: what it was told to take, and has not said that it has given up. Whoever says
+    /// that it owns something else is no proof that the broker gave it that: zombies lie.
     owns: Owned,
     /// What it was told last.
     told: Owned,
+    /// Whether `owns` is all that the broker may take for its own. If not, it may be told to keep less
+    /// than it has, and nobody here sees that it is to give something up.
+    is_whole: bool,
     /// Since when it is to give something up, at the earliest.
     revokes_since: Option<Mono>,
     /// The first of its heartbeats without an answer since it was last told what to own.
     unheard_since: Option<Mono>,
+    /// It says that it has given up what it was told to.
+    gave_up: bool,
     rebalance_timeout_ms: i32,
-    /// What it ever subscribed to.
-    names: BTreeSet<String>,
-    expressions: BTreeSet<String>,
     /// When its latest heartbeat reached the broker.
     came: Mono,
     /// When its latest heartbeat began that was taken.
@@ -83,32 +86,65 @@ impl Member {
         self.told.clear();
         self.revokes_since = None;
         self.unheard_since = None;
+        self.gave_up = false;
+        self.is_whole = false;
         self.lived = None;
     }
+}
 
-    fn subscribes_to(&self, topic: &str) -> bool {
-        self.names.contains(topic)
-            || self
-                .expressions
-                .iter()
-                .any(|expression| matches(expression, topic))
+/// What the members of a group ever subscribed to, whatever became of the group: one that is still
+/// there need not say it again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subscriptions {
+    of_member: BTreeMap<String, Subscription>,
+    /// A static member's new self takes over what it does not say anew of what its old self said; and
+    /// in version 0 it cannot say anything of an expression.
+    of_instance: BTreeMap<String, Subscription>,
+    /// Which instance a member is of.
+    instances: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Subscription {
+    names: BTreeSet<String>,
+    expressions: BTreeSet<String>,
+}
+
+impl Subscriptions {
+    /// A member says something of itself, or nothing.
+    pub(super) fn hear(&mut self, member: &str, beat: &ConsumerGroupHeartbeatRequest) {
+        if let Some(instance) = &beat.instance_id {
+            let instance = instance.to_string();
+            self.instances.insert(member.to_owned(), instance.clone());
+            self.of_instance.entry(instance).or_default().hear(beat);
+        }
+        let of_member = self.of_member.entry(member.to_owned());
+        of_member.or_default().hear(beat);
+    }
+
+    fn has(&self, member: &str, topic: &str) -> bool {
+        let instance = self.instances.get(member);
+        let inherited = instance.and_then(|instance| self.of_instance.get(instance));
+        let own = self.of_member.get(member);
+        own.into_iter().chain(inherited).any(|said| said.has(topic))
+    }
+}
+
+impl Subscription {
+    fn hear(&mut self, beat: &ConsumerGroupHeartbeatRequest) {
+        let names = beat.subscribed_topic_names.iter().flatten();
+        self.names.extend(names.map(ToString::to_string));
+        let expression = beat.subscribed_topic_regex.as_ref();
+        self.expressions.extend(expression.map(ToString::to_string));
+    }
+
+    fn has(&self, topic: &str) -> bool {
+        let mut expressions = self.expressions.iter();
+        self.names.contains(topic) || expressions.any(|expression| matches(expression, topic))
     }
 }
 
 impl Consumer {
-    /// Nothing is certain of its members any more but what they ever subscribed to.
-    pub(super) fn lost_power(&mut self) {
-        self.holders.clear();
-        for member in self.members.values_mut() {
-            *member = Member {
-                names: std::mem::take(&mut member.names),
-                expressions: std::mem::take(&mut member.expressions),
-                rebalance_timeout_ms: member.rebalance_timeout_ms,
-                ..Member::default()
-            };
-        }
-    }
-
     /// A heartbeat reached the broker: from now on it may have taken effect.
     pub(super) fn beat_came(&mut self, now: Mono, beat: &ConsumerGroupHeartbeatRequest) {
         if beat.member_id.is_empty() {
@@ -125,12 +161,12 @@ impl Consumer {
         if let Some(owned) = &beat.topic_partitions {
             let says = owned.iter();
             let says = says.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)));
-            member.owns = says.chain(member.told.iter().copied()).collect();
-            if member.owns.is_subset(&member.told) {
-                member.revokes_since = None;
-            }
+            let says: Owned = says.collect();
+            let (owns, told) = (&member.owns, &member.told);
+            member.owns = owns & &(&says | told);
+            member.gave_up = member.owns.is_subset(told);
         }
-        member.subscribe(beat);
+        member.hear(beat);
     }
 
     /// A heartbeat ended without an answer.
@@ -155,11 +191,7 @@ impl Consumer {
 }
 
 impl Member {
-    fn subscribe(&mut self, beat: &ConsumerGroupHeartbeatRequest) {
-        let names = beat.subscribed_topic_names.iter().flatten();
-        self.names.extend(names.map(ToString::to_string));
-        let expression = beat.subscribed_topic_regex.as_ref();
-        self.expressions.extend(expression.map(ToString::to_string));
+    fn hear(&mut self, beat: &ConsumerGroupHeartbeatRequest) {
         if beat.rebalance_timeout_ms >= 0 {
             self.rebalance_timeout_ms = beat.rebalance_timeout_ms;
         }
@@ -192,28 +224,37 @@ impl Oracle {
             // Nobody was in it, and it is no classic group any more.
             self.mark(Mark::ProtocolChanged);
         }
+        let id = match &told.member_id {
+            Some(id) if !told.error_code.is_error() => id.to_string(),
+            _ => asked.member_id.to_string(),
+        };
+        if asked.member_id.is_empty() && !told.error_code.is_error() {
+            let subscriptions = self.groups.subscriptions.entry(group.clone());
+            subscriptions.or_default().hear(&id, asked);
+        }
         if !self.groups.is_current(&group, exchange) {
             return;
         }
         let Some(start) = exchange.first_since else {
             return;
         };
-        let id = match &told.member_id {
-            Some(id) if !told.error_code.is_error() => id.to_string(),
-            _ => asked.member_id.to_string(),
-        };
         let known = self.groups.consumer.entry(group.clone()).or_default();
         let member = known.members.entry(id.clone()).or_default();
         match told.error_code {
             ErrorCode::NONE => {}
-            ErrorCode::FENCED_MEMBER_EPOCH | ErrorCode::UNKNOWN_MEMBER_ID => {
+            ErrorCode::UNKNOWN_MEMBER_ID => {
                 if exchange.arrived >= member.came {
                     member.drop_all();
                 }
-                if told.error_code == ErrorCode::UNKNOWN_MEMBER_ID {
-                    member.out_since = Some(now);
-                }
+                member.out_since = Some(now);
                 return self.mark(Mark::MemberEpochFenced);
+            }
+            // That may have been a zombie of it: who it is and what it has stays as it was.
+            ErrorCode::FENCED_MEMBER_EPOCH => return self.mark(Mark::MemberEpochFenced),
+            // It may be durable nevertheless that it is to give something up.
+            ErrorCode::COORDINATOR_NOT_AVAILABLE => {
+                member.unheard_since.get_or_insert(start);
+                return;
             }
             ErrorCode::FENCED_INSTANCE_ID => return self.mark(Mark::StaticMemberFenced),
             ErrorCode::INVALID_REGULAR_EXPRESSION => {
@@ -232,7 +273,7 @@ impl Oracle {
         }
         if asked.member_id.is_empty() {
             // Only now is it known who asked.
-            member.subscribe(asked);
+            member.hear(asked);
             member.joined = exchange.arrived;
         }
         let (last, before_last) = member.epochs_before(start);
@@ -278,18 +319,25 @@ impl Oracle {
         }
         // An answer to an earlier connection of its says nothing about it as it is now.
         if exchange.arrived >= member.came {
+            // Only now is it sure that the broker has heard of it in time.
+            if std::mem::take(&mut member.gave_up) {
+                member.revokes_since = None;
+            }
             if let Some(assignment) = &told.assignment {
                 let topics = assignment.topic_partitions.iter();
                 let given: Owned = topics
                     .flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)))
                     .collect();
-                member.unheard_since = None;
+                // What it is told of now may have been decided when it could not hear it.
+                let since = member.unheard_since.unwrap_or(start);
+                let was_whole = std::mem::replace(&mut member.is_whole, true);
+                member.unheard_since = (!was_whole && !joins).then_some(start);
                 member.owns.extend(given.iter().copied());
                 member.told.clone_from(&given);
                 if member.owns.is_subset(&member.told) {
                     member.revokes_since = None;
                 } else {
-                    member.revokes_since.get_or_insert(start);
+                    member.revokes_since.get_or_insert(since);
                 }
             }
             member.lived = Some(start);
@@ -303,7 +351,7 @@ impl Oracle {
             self.mark(Mark::ConsumerJoined);
         }
         for (check, why) in wrong {
-            self.violate(check, format!("{group}: {id:?}: {why}"));
+            self.violate_in(&group, check, format!("{group}: {id:?}: {why}"));
         }
     }
 
@@ -333,10 +381,11 @@ impl Oracle {
                     wrong.push((Check::NoDoubleAssignment, why));
                 }
             }
-            let (Some(name), Some(member)) = (name, known.members.get(id)) else {
+            let Some(name) = name else {
                 continue;
             };
-            if !member.subscribes_to(&name) {
+            let subscriptions = self.groups.subscriptions.get(group);
+            if !subscriptions.is_some_and(|all| all.has(id, &name)) {
                 let why = format!("it is given {name}-{partition}, and never subscribed to it");
                 wrong.push((Check::LegalTargetAssignment, why));
             }
@@ -434,7 +483,7 @@ impl Oracle {
             }
         }
         for (check, why) in wrong {
-            self.violate(check, format!("{id}: {why}"));
+            self.violate_in(id, check, format!("{id}: {why}"));
         }
     }
 }
