@@ -127,7 +127,8 @@ pub const SCENES: &[Scene] = &[
             machine.trim("t", 0, 6)?;
             machine.settle()?;
             machine.trim("t", 0, -1)?;
-            machine.settle()?;
+            // Until the files go.
+            machine.pass(2_000)?;
             machine.append("t", 0, None, 100)?;
             machine.settle()
         },
@@ -152,7 +153,7 @@ pub const SCENES: &[Scene] = &[
     },
     Scene {
         name: "metadata",
-        what: "configs and topics until the metadata log has rolled and was snapshotted",
+        what: "configs and topics until the metadata log has rolled",
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;

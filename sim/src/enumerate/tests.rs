@@ -30,7 +30,7 @@ const DEEDS: &[(&str, &[(&str, usize)])] = &[
     ("truncate", &[(" truncate ", 1)]),
     ("delete-records", &[("remove-file t-0/", 2)]),
     ("delete-topic", &[("-delete", 2), ("create-dir t-", 1)]),
-    ("metadata", &[("metadata.snapshot", 1)]),
+    ("metadata", &[("write-file __cluster_metadata-0/", 1)]),
     ("checkpoint", &[("log.checkpoint", 2)]),
     ("stop", &[("clean.shutdown", 2), ("< stopped", 1)]),
     ("clean", &[(".cleaned", 1), (".swap", 1)]),
@@ -41,6 +41,7 @@ fn each_scene_does_what_it_is_there_for() {
     let names: Vec<&str> = SCENES.iter().map(|scene| scene.name).collect();
     let known: Vec<&str> = DEEDS.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, known);
+    let mut missing = Vec::new();
     for (name, deeds) in DEEDS {
         let plan = plan(&[name], FEW, Planted::NONE);
         for order in [Order::Prompt, Order::Late] {
@@ -55,26 +56,19 @@ fn each_scene_does_what_it_is_there_for() {
             let story = machine.take_story();
             for (deed, least) in *deeds {
                 let times = story.iter().filter(|line| line.contains(deed)).count();
-                assert!(
-                    times >= *least,
-                    "{name} {order:?}: {deed}\n{}",
-                    story.join("\n")
-                );
+                if times < *least {
+                    missing.push(format!("{name} {order:?}: {deed}, {times} of {least}"));
+                }
             }
         }
     }
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]
 fn scenes_survive_a_few_images_of_each_moment() {
     // The others have more moments than an unoptimised build should go through.
-    let names = [
-        "first-start",
-        "append",
-        "roll",
-        "delete-records",
-        "checkpoint",
-    ];
+    let names = ["append", "checkpoint"];
     let summary = run(&plan(&names, FEW, Planted::NONE), |_| {});
     assert_eq!(summary.found.into_iter().next(), None);
     assert_eq!(summary.scenes.len(), names.len());
@@ -127,6 +121,7 @@ fn the_same_is_gone_through_whatever_the_threads_do() {
     let numbers = |jobs| {
         let mut plan = plan(&["append"], FEW, Planted::NONE);
         plan.jobs = jobs;
+        plan.bounds.second_every = 0;
         run(&plan, |_| {}).total()
     };
     assert_eq!(numbers(1), numbers(3));

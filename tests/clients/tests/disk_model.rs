@@ -95,7 +95,10 @@ fn what_ext4_shows_after_a_power_cut_is_what_the_model_allows() {
     println!("{images} images of {scripts} scripts are allowed");
     for (count, strictness) in refuted.iter().zip(stricter) {
         println!("{count} of them refute a model of {strictness:?}");
-        assert!(*count > 0, "nothing would be noticed outside of {strictness:?}");
+        assert!(
+            *count > 0,
+            "nothing would be noticed outside of {strictness:?}"
+        );
     }
 }
 
