@@ -143,6 +143,9 @@ impl Site {
             site.has(&acknowledged);
             program.kill();
         }
+        // Its folder cannot go before what is mounted in it.
+        drop(server);
+        drop(work);
     }
 
     fn log(&self) -> String {
