@@ -1,12 +1,14 @@
 //! The subcommands, one file each, and what several of them need.
 
 use std::ops::Range;
+use std::process;
 use std::time::Duration;
 
 use odradek_sim::bugs::{Planted, by_name};
 
 pub(crate) mod bugs;
 pub(crate) mod corpus;
+pub(crate) mod enumerate;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -44,6 +46,22 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// The bug of a name, or none.
 pub(crate) fn plant(bug: Option<&str>) -> Result<Planted, String> {
     bug.map_or(Ok(Planted::NONE), by_name)
+}
+
+/// Calls the build that has bugs with the same words: an ordinary one has none, so it makes the other.
+/// What that says, as its exit code.
+pub(crate) fn build_with_bugs_and_call() -> Result<bool, String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = process::Command::new(cargo)
+        .args(["run", "--release", "--quiet", "-p", "odradek-sim"])
+        .args(["--features", "bugs", "--target-dir", "target/bugs", "--"])
+        .args(std::env::args_os().skip(1))
+        .status()
+        .map_err(|error| format!("cannot call cargo: {error}"))?;
+    match status.code() {
+        Some(2) | None => Err("the build with planted bugs gave no answer".to_owned()),
+        Some(code) => Ok(code == 0),
+    }
 }
 
 /// How many threads may run at once.

@@ -63,8 +63,10 @@
 //! A flush that lies permits what nobody can detect: bytes that end at a batch's end leave no trace.
 //! It is a planted bug (`lying-flush`), and not a fault.
 //!
-//! What fails, and when, is decided by [`faults`]; what a power loss leaves, in [`power_loss`]; what
-//! a read gives, in [`reader`]; which bytes rot, in [`damage`].
+//! What fails, and when, is decided by [`faults`]; what a read gives, in [`reader`]; which bytes rot,
+//! in [`damage`]. What a power loss may leave is described in one place (`remains.rs`), from which
+//! [`power_loss`] draws an image, [`images`] makes all of them, and [`judge`] tells whether a real
+//! filesystem left one; [`script`] has the operations for that.
 
 use std::collections::BTreeMap;
 
@@ -79,8 +81,12 @@ pub mod damage;
 pub mod directory;
 pub mod faults;
 pub mod file;
+pub mod images;
+pub mod judge;
 pub mod power_loss;
 pub mod reader;
+mod remains;
+pub mod script;
 
 /// A file or directory, apart from its names. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,7 +97,7 @@ pub struct Inode(pub u64);
 pub struct Ticket(u64);
 
 /// One filesystem, with the data directory as its root.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Disk {
     nodes: BTreeMap<Inode, Node>,
     next_inode: u64,
@@ -103,7 +109,7 @@ pub struct Disk {
 }
 
 /// What an inode is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Node {
     File(File),
     Directory(Directory),

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod coverage;
 pub mod decisions;
 pub mod disk;
+pub mod enumerate;
 pub mod fault;
 pub mod host;
 pub mod network;

@@ -26,7 +26,8 @@ Examples:
   odradek-sim replay 17 --trace              the same, every step in words
   odradek-sim shrink 17                      make a run that fails small, and write it down
   odradek-sim corpus seeds                   replay everything that ever found something
-  odradek-sim bugs                           plant each bug and count the seeds until it is caught";
+  odradek-sim bugs                           plant each bug and count the seeds until it is caught
+  odradek-sim enumerate                      small workloads, crashed everywhere in every way";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -41,6 +42,9 @@ enum Command {
     /// Build the simulator with planted bugs, run each, and print the seeds to detect; exit code 1
     /// if one is not caught
     Bugs(commands::bugs::Arguments),
+    /// Crash small workloads at every moment with every image that the disk's model allows; exit code
+    /// 1 if something does not hold
+    Enumerate(commands::enumerate::Arguments),
 }
 
 /// What a shell reports of a program that SIGPIPE ended: 128 and the signal's number.
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Shrink(arguments) => commands::shrink::run(&arguments),
         Command::Corpus(arguments) => commands::corpus::run(&arguments),
         Command::Bugs(arguments) => commands::bugs::run(&arguments),
+        Command::Enumerate(arguments) => commands::enumerate::run(&arguments),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -41,6 +41,7 @@ use self::model::{LogModel, Models};
 use self::producers::Producers;
 use crate::disk::Disk;
 use crate::swarm::Workload;
+use crate::trace::ChainedHash;
 
 pub mod admin;
 pub mod answers;
@@ -107,6 +108,11 @@ pub enum Check {
     AnswersWellFormed,
     /// A topic whose creation was acknowledged is there.
     CreatedTopicDurable,
+    /// A topic whose deletion was acknowledged does not come back.
+    DeletedTopicStaysAway,
+    /// After a start and a graceful stop, the data directory holds what the broker knows, and nothing
+    /// else.
+    NothingLeftOver,
     /// A config that was set is in force until it is changed.
     ConfigDurable,
     /// OffsetForLeaderEpoch tells where an epoch ends.
@@ -438,7 +444,7 @@ impl Mark {
 }
 
 /// Watches a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     durability: Durability,
     log_config: LogConfig,
@@ -583,6 +589,21 @@ impl Oracle {
             },
             _ => {}
         }
+    }
+
+    /// Adds to a hash all that a start from a given disk is judged by: two oracles with the same hash
+    /// say the same of it.
+    pub fn add_expectations(&self, hash: &mut ChainedHash) {
+        hash.text(format_args!(
+            "{:?} {:?} {:?} {:?} {:?} {:?} {}",
+            self.models,
+            self.producers,
+            self.configs,
+            self.groups,
+            self.topic_ids,
+            self.created,
+            self.ever_started,
+        ));
     }
 
     /// A process was started on this disk.

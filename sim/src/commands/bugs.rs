@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::ops::{ControlFlow, Range};
-use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -16,7 +15,7 @@ use odradek_sim::twice::{SecondProcess, What};
 use super::shrink::{Shrunk, make_small};
 use super::stopwatch::Stopwatch;
 use super::subject::Subject;
-use super::{cores, seed_range};
+use super::{build_with_bugs_and_call, cores, seed_range};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -67,7 +66,7 @@ type Shrink = (Result<Shrunk, String>, f64);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, String> {
     if names().is_empty() {
-        return build_and_call();
+        return build_with_bugs_and_call();
     }
     let wanted: Vec<&'static str> = match &arguments.only {
         None => names(),
@@ -302,21 +301,6 @@ fn progress(what: &str) {
         // The clear to the end of the line takes what was said before.
         let _ = write!(terminal, "\r{what}\x1b[K");
         let _ = terminal.flush();
-    }
-}
-
-/// The ordinary build has no bugs, so it makes the other build and calls that.
-fn build_and_call() -> Result<bool, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = process::Command::new(cargo)
-        .args(["run", "--release", "--quiet", "-p", "odradek-sim"])
-        .args(["--features", "bugs", "--target-dir", "target/bugs", "--"])
-        .args(std::env::args_os().skip(1))
-        .status()
-        .map_err(|error| format!("cannot call cargo: {error}"))?;
-    match status.code() {
-        Some(2) | None => Err("the build with planted bugs gave no table".to_owned()),
-        Some(code) => Ok(code == 0),
     }
 }
 

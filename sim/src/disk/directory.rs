@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Inode;
 
 /// A directory: its durable names, those that look-ups see, and the changes between.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Directory {
     durable: BTreeMap<String, Inode>,
     cached: BTreeMap<String, Inode>,

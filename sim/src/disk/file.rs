@@ -10,7 +10,7 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const SECTOR_BYTES: u64 = 512;
 
 /// A file. See the model in [`disk`](super).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct File {
     durable: Vec<u8>,
     cached: Vec<u8>,

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::directory::Directory;
-use super::file::{File, PAGE_BYTES, Pending, page_range};
+use super::file::File;
+use super::remains::{self, FileRemains, PageRemains};
 use super::{Disk, Inode, Node, ROOT};
 use crate::choices::{Choices, Dice, Odds, Subsystem};
 
@@ -79,69 +80,58 @@ fn directory_image(
     dice: &mut Dice,
     loss: &mut Loss,
 ) -> BTreeMap<String, Inode> {
-    let mut names = directory.durable().clone();
-    let pending = directory.pending();
+    let pending = directory.pending().len();
     let kept_in_order = match dice.below(4) {
         0 => 0,
-        1 => pending.len(),
-        _ => dice.below(pending.len() as u64 + 1) as usize,
+        1 => pending,
+        _ => dice.below(pending as u64 + 1) as usize,
     };
-    for (i, change) in pending.iter().enumerate() {
+    remains::names(directory, |i| {
         let persists = if tearing.harsh {
             dice.below(2) == 0
         } else {
             i < kept_in_order
         };
-        if persists {
-            change.apply(&mut names);
-        } else {
-            loss.names_lost += 1;
-        }
-    }
-    names
+        loss.names_lost += u64::from(!persists);
+        persists
+    })
 }
 
 /// Draws one image of a file. Also says whether a page came out mixed.
 fn file_image(file: &File, tearing: Tearing, dice: &mut Dice) -> (Vec<u8>, bool) {
-    let pending = file.pending();
     let persists = match dice.below(4) {
         0 => Persists::Nothing,
         1 => Persists::Everything,
         _ => Persists::Mixed,
     };
+    let remains = FileRemains::of(file);
+    let sizes = remains.sizes();
     let size = match persists {
-        Persists::Nothing => file.durable().len() as u64,
-        Persists::Everything => file.len(),
+        Persists::Nothing => sizes.first(),
+        Persists::Everything => None,
         // Any length the file had since it was last durable. The newest is as likely as all others
         // together: a size that lags behind hides the data that the tears are about.
         Persists::Mixed => match dice.below(2) {
-            0 => file.len(),
+            0 => None,
             _ => {
-                let at = dice.below(pending.len() as u64 + 1) as usize;
-                pending
-                    .get(at)
-                    .map_or(file.durable().len() as u64, |op| op.size_after)
+                let at = dice.below(sizes.len() as u64) as usize;
+                sizes.get(at + 1).or(sizes.first())
             }
         },
     };
-    let reach = pending
-        .iter()
-        .map(|op| op.to)
-        .max()
-        .unwrap_or(0)
-        .max(size)
-        .max(file.durable().len() as u64) as usize;
-    let mut image = file.durable().to_vec();
-    image.resize(reach, 0);
+    let size = size.copied().unwrap_or(file.len());
+    let mut image = remains.old();
     let mut torn = false;
     if persists != Persists::Nothing {
-        let pages: BTreeSet<u64> = pending
-            .iter()
-            .filter(|op| !op.lost)
-            .flat_map(Pending::pages)
-            .collect();
-        for page in pages {
-            torn |= persist_page(file, page, persists, tearing, dice, &mut image);
+        for page in remains.pages() {
+            torn |= persist_page(
+                &page,
+                remains.grown_from(),
+                persists,
+                tearing,
+                dice,
+                &mut image,
+            );
         }
     }
     image.resize(size as usize, 0);
@@ -150,26 +140,14 @@ fn file_image(file: &File, tearing: Tearing, dice: &mut Dice) -> (Vec<u8>, bool)
 
 /// Draws what is left of one page, and says whether it is mixed.
 fn persist_page(
-    file: &File,
-    page: u64,
+    page: &PageRemains<'_>,
+    grown_from: usize,
     persists: Persists,
     tearing: Tearing,
     dice: &mut Dice,
     image: &mut [u8],
 ) -> bool {
-    let pending = file.pending();
-    // The moments at which this page was dirty, and so may have been written back: after each
-    // operation that touched it, but those that a failed flush left clean.
-    let moments: Vec<usize> = pending
-        .iter()
-        .enumerate()
-        .filter(|(_, op)| !op.lost && op.pages().any(|p| p == page))
-        .map(|(i, _)| i)
-        .collect();
-    let Some(last) = moments.last().copied() else {
-        return false;
-    };
-    let (from, to) = page_range(page, image.len());
+    let (from, to) = (page.from, page.to);
     let way = match persists {
         Persists::Everything => 1,
         _ => dice.below(4),
@@ -177,39 +155,28 @@ fn persist_page(
     match way {
         0 => false,
         1 => {
-            image[from..to].copy_from_slice(&page_after(file, page, last, from, to));
+            image[from..to].copy_from_slice(&page.newest());
             false
         }
         _ => {
             let old = image[from..to].to_vec();
-            let grown_from = file.durable().len();
-            let mut seen: Vec<Option<Vec<u8>>> = vec![None; moments.len()];
-            let mut at = from;
-            while at < to {
-                let end = to.min(at + tearing.sector_bytes as usize);
-                let choice = dice.below(moments.len() as u64 + 1) as usize;
-                match moments.get(choice) {
-                    Some(moment) => {
-                        let after = seen[choice]
-                            .get_or_insert_with(|| page_after(file, page, *moment, from, to));
-                        let new = &after[at - from..end - from];
-                        if tearing.harsh && dice.below(2) == 0 {
-                            tear(&mut image[at..end], new, dice);
-                        } else {
-                            image[at..end].copy_from_slice(new);
-                        }
+            let mut seen: Vec<Option<Vec<u8>>> = vec![None; page.moments()];
+            for (at, end) in page.sectors(tearing.sector_bytes) {
+                let choice = dice.below(page.moments() as u64 + 1) as usize;
+                if let Some(after) = seen.get_mut(choice) {
+                    let after = after.get_or_insert_with(|| page.at(choice));
+                    let new = &after[at - from..end - from];
+                    if tearing.harsh && dice.below(2) == 0 {
+                        tear(&mut image[at..end], new, dice);
+                    } else {
+                        image[at..end].copy_from_slice(new);
                     }
-                    None => {
-                        if tearing.garbage && dice.chance(Odds(250_000)) {
-                            let grown = at.max(grown_from).min(end);
-                            dice.fill(&mut image[grown..end]);
-                        }
-                    }
+                } else if tearing.garbage && dice.chance(Odds(250_000)) {
+                    let grown = at.max(grown_from).min(end);
+                    dice.fill(&mut image[grown..end]);
                 }
-                at = end;
             }
-            let newest = page_after(file, page, last, from, to);
-            image[from..to] != old[..] && image[from..to] != newest[..]
+            image[from..to] != old[..] && image[from..to] != page.newest()[..]
         }
     }
 }
@@ -230,19 +197,4 @@ fn tear(old: &mut [u8], new: &[u8], dice: &mut Dice) {
             *old = dice.below(256) as u8;
         }
     }
-}
-
-/// A page as the cache had it after a pending operation: all of them up to it, those that a failed
-/// flush left clean included, since a page is written back whole.
-fn page_after(file: &File, page: u64, moment: usize, from: usize, to: usize) -> Vec<u8> {
-    let durable = file.durable();
-    let mut bytes = vec![0; to - from];
-    if let Some(known) = durable.get(from..to.min(durable.len())) {
-        bytes[..known.len()].copy_from_slice(known);
-    }
-    let start = page * PAGE_BYTES;
-    for op in &file.pending()[..=moment] {
-        op.replay_within(&mut bytes, start);
-    }
-    bytes
 }

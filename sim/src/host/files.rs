@@ -466,47 +466,54 @@ impl Files {
 
     /// The process dies: of what was under way, each is done, done in part or not done.
     pub fn die(self, disk: &mut Disk, choices: &mut Choices) {
-        for (token, running) in self.running {
+        self.leave(disk, &mut |entity, most| {
+            choices.between(Subsystem::InFlight, entity, 0, most)
+        });
+    }
+
+    /// What a process that dies leaves of what was under way. `done` says how much of an operation is
+    /// done, out of so many system calls or bytes.
+    pub fn leave(&self, disk: &mut Disk, done: &mut dyn FnMut(u64, u64) -> u64) {
+        for (token, running) in &self.running {
             let entity = token.0;
             match running {
                 Running::Read { .. } => {}
                 Running::Path { op, .. } => {
-                    let steps = primitives(&op, disk);
-                    let done = choices.between(Subsystem::InFlight, entity, 0, steps.len() as u64);
+                    let steps = primitives(op, disk);
+                    let done = done(entity, steps.len() as u64);
                     for step in &steps[..done as usize] {
                         // Nobody is left to be told.
                         let _ = step.carry_out(disk);
                     }
                 }
                 Running::Sync { op, ticket, .. } => {
-                    if choices.between(Subsystem::InFlight, entity, 0, 1) == 1 {
-                        let _ = match &op {
-                            FileOp::SyncDir(path) => disk.sync_dir(path, ticket),
+                    if done(entity, 1) == 1 {
+                        let _ = match op {
+                            FileOp::SyncDir(path) => disk.sync_dir(path, *ticket),
                             op => disk
                                 .lookup(path_of(op))
-                                .and_then(|inode| disk.flush(inode, ticket)),
+                                .and_then(|inode| disk.flush(inode, *ticket)),
                         };
                     }
                 }
                 Running::Log { file, what } => {
-                    let Some(Ok(inode)) = self.logs.get(&file).map(|log| log.inode) else {
+                    let Some(Ok(inode)) = self.logs.get(file).map(|log| log.inode) else {
                         continue;
                     };
                     match what {
                         LogWork::Queued(Queued::Write { position, data }) => {
-                            let bytes = flat(&data);
-                            let done =
-                                choices.between(Subsystem::InFlight, entity, 0, bytes.len() as u64);
-                            let _ = disk.write(inode, position, bytes.slice(..done as usize));
+                            let bytes = flat(data);
+                            let done = done(entity, bytes.len() as u64);
+                            let _ = disk.write(inode, *position, bytes.slice(..done as usize));
                         }
                         LogWork::Flushing { ticket, .. } => {
-                            if choices.between(Subsystem::InFlight, entity, 0, 1) == 1 {
-                                let _ = disk.flush(inode, ticket);
+                            if done(entity, 1) == 1 {
+                                let _ = disk.flush(inode, *ticket);
                             }
                         }
                         LogWork::Queued(Queued::Truncate { length, .. }) => {
-                            if choices.between(Subsystem::InFlight, entity, 0, 1) == 1 {
-                                let _ = disk.set_length(inode, length);
+                            if done(entity, 1) == 1 {
+                                let _ = disk.set_length(inode, *length);
                             }
                         }
                         LogWork::Queued(

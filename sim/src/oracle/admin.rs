@@ -20,7 +20,7 @@ use crate::workload::administrator::{CONFIGS, TOPIC};
 
 /// What the configs of topics can be, by topic and name: several values while it is open whether a
 /// change was carried out. `None` is the default.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Configs {
     possible: BTreeMap<(String, &'static str), BTreeSet<Option<String>>>,
 }

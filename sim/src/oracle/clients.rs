@@ -18,7 +18,7 @@ use crate::workload::seen::{Id, ReadRecord, Seen};
 use crate::workload::verifier;
 
 /// What clients saw so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Clients {
     producers: BTreeMap<u64, Sends>,
     /// The last record of each producer of raw frames.
@@ -28,14 +28,14 @@ pub struct Clients {
 }
 
 /// The records of one producer, in the order of its sends.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sends {
     is_ordered: bool,
     is_idempotent: bool,
     list: Vec<Sent>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sent {
     topic: TopicName,
     partition: Option<i32>,
@@ -57,7 +57,7 @@ enum Fate {
 }
 
 /// What is known to be in a partition.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     /// By offset: what a producer was told, or a reader found.
     at: Vec<Option<Id>>,
@@ -67,7 +67,7 @@ struct Contents {
     last_in_order: BTreeMap<u64, u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reader {
     reset: OffsetReset,
     expects: BTreeMap<String, Expected>,

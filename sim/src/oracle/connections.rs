@@ -9,13 +9,13 @@ use odradek_core::wire::frame::decode_request;
 use odradek_core::wire::{Request, RequestBody};
 
 /// Requests that wait for their answers, by connection, in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Exchanges {
     open: BTreeMap<ConnectionId, VecDeque<Exchange>>,
 }
 
 /// A request that reached the broker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Exchange {
     /// Where it came.
     pub connection: ConnectionId,

@@ -21,7 +21,7 @@ use super::{Check, Mark, Oracle, is_log};
 use crate::disk::damage::Damage;
 
 /// What is known of damage, and of what the broker says of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Damages {
     /// Files whose bytes were changed. Derived ones until they are written anew.
     files: BTreeSet<FilePath>,

@@ -31,7 +31,7 @@ mod commits;
 mod consumer;
 
 /// All groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Groups {
     config: GroupConfig,
     /// Counts the processes.

@@ -10,13 +10,13 @@ use odradek_core::time::Mono;
 use super::Death;
 
 /// All logs, by directory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Models {
     logs: BTreeMap<String, LogModel>,
 }
 
 /// One log.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LogModel {
     /// Its directory.
     pub directory: String,
@@ -64,7 +64,7 @@ pub struct LogModel {
 }
 
 /// A number that only rises, and when it was first told.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rising {
     steps: Vec<(Mono, i64)>,
 }

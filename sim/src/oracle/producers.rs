@@ -27,7 +27,7 @@ struct Acked {
 }
 
 /// What was seen of producers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Producers {
     ids: BTreeSet<i64>,
     /// How often a batch reached the broker and was not refused for its place.

@@ -25,6 +25,12 @@ impl ChainedHash {
         }
     }
 
+    /// All of it, as a key.
+    #[must_use]
+    pub const fn value(&self) -> u128 {
+        (self.a as u128) << 64 | self.b as u128
+    }
+
     /// Adds a number.
     pub const fn word(&mut self, word: u64) {
         let product = (self.a ^ word) as u128 * 0x9e37_79b9_7f4a_7c15_u128;

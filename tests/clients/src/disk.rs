@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The unit in which images share memory, and the block size of the filesystems made on them.
 pub const PAGE_BYTES: usize = 4096;
@@ -116,9 +117,24 @@ pub struct History {
     pub events: Vec<Event>,
 }
 
+/// What a disk does wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Writes that hold these bytes end with EIO, and nothing of them is done. The journal of a
+    /// filesystem holds its own structures, so bytes of a file's content are only in its data.
+    pub refused_content: Option<Vec<u8>>,
+    /// Flushes end with EIO.
+    pub refuses_flushes: bool,
+    /// Flushes take this long.
+    pub flush_delay: Duration,
+}
+
 /// A disk in use. Shared between the threads that serve it and the test that watches it.
 pub struct Disk {
     state: Mutex<State>,
+    faults: Mutex<Faults>,
+    /// How many writes and flushes were refused.
+    refused: AtomicUsize,
     /// The number of events so far, readable without waiting for a write in progress.
     event_count: AtomicUsize,
 }
@@ -137,6 +153,8 @@ impl Disk {
                 image,
                 history: None,
             }),
+            faults: Mutex::default(),
+            refused: AtomicUsize::new(0),
             event_count: AtomicUsize::new(0),
         })
     }
@@ -174,6 +192,43 @@ impl Disk {
     /// Up to `len` bytes from `offset`.
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         self.lock().image.read(offset, len)
+    }
+
+    /// From now on the disk does this wrong, and nothing else.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+    }
+
+    /// How many writes and flushes it has refused.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    /// Whether the device refuses this write.
+    pub fn refuses_write(&self, data: &[u8]) -> bool {
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let refuses = faults.refused_content.as_ref().is_some_and(|content| {
+            data.windows(content.len())
+                .any(|window| window == content.as_slice())
+        });
+        self.count_refusal(refuses)
+    }
+
+    /// Takes as long as flushes take now, and says whether the device refuses this one.
+    pub fn refuses_flush(&self) -> bool {
+        let faults = self
+            .faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        std::thread::sleep(faults.flush_delay);
+        self.count_refusal(faults.refuses_flushes)
+    }
+
+    fn count_refusal(&self, refuses: bool) -> bool {
+        self.refused
+            .fetch_add(usize::from(refuses), Ordering::SeqCst);
+        refuses
     }
 
     /// Writes to the volatile cache, which is all that readers see.

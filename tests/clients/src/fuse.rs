@@ -227,6 +227,9 @@ impl Filesystem for Folder {
         if offset + data.len() as u64 > disk.len_bytes() {
             return reply.error(Errno::ENOSPC);
         }
+        if disk.refuses_write(data) {
+            return reply.error(Errno::EIO);
+        }
         disk.write(offset, data);
         reply.written(data.len() as u32);
     }
@@ -242,6 +245,9 @@ impl Filesystem for Folder {
         let Some(disk) = self.disk(inode) else {
             return reply.error(Errno::ENOENT);
         };
+        if disk.refuses_flush() {
+            return reply.error(Errno::EIO);
+        }
         disk.flush();
         reply.ok();
     }

@@ -20,7 +20,7 @@ use super::super::{Check, Mark, Oracle};
 const SLACK_MS: u64 = 30;
 
 /// What was seen of a group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Classic {
     /// Generations that were told in this life, and when.
     told: Vec<(Mono, i32)>,

@@ -28,7 +28,7 @@ type Key = (String, String, i32);
 type Found = ((String, i32), ErrorCode, i64, Option<String>);
 
 /// All offsets.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Commits {
     writes: BTreeMap<Key, Vec<Write>>,
     /// Deletions of whole groups.

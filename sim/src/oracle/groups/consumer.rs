@@ -23,7 +23,7 @@ const SLACK_MS: u64 = 50;
 type Owned = BTreeSet<(TopicId, i32)>;
 
 /// What was seen of a group. All of it is durable.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Consumer {
     members: BTreeMap<String, Member>,
     /// Who is a static member's latest self, and since when that is known.
@@ -31,7 +31,7 @@ pub(super) struct Consumer {
 }
 
 /// What was seen of a member.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Member {
     /// The epochs it was told, each once, and when for the first time.
     epochs: Vec<(Mono, i32)>,
@@ -94,7 +94,7 @@ impl Member {
 
 /// What the members of a group ever subscribed to, whatever became of the group: one that is still
 /// there need not say it again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     of_member: BTreeMap<String, Subscription>,
     /// A static member's new self takes over what it does not say anew of what its old self said; and
@@ -104,7 +104,7 @@ pub(super) struct Subscriptions {
     instances: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Subscription {
     names: BTreeSet<String>,
     expressions: BTreeSet<String>,
