@@ -42,10 +42,7 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: DescribeTopicPar
             response.topics.push(DescribeTopicPartitionsResponseTopic {
                 error_code,
                 name: Some(name.into()),
-                topic_authorized_operations: authorized_operations::told(
-                    error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                    authorized_operations::TOPIC,
-                ),
+                topic_authorized_operations: authorized_operations::TOPIC,
                 ..Default::default()
             });
             continue;
