@@ -304,6 +304,8 @@ pub enum Mark {
     ExpressionRefused,
     /// A group went from one protocol to the other.
     ProtocolChanged,
+    /// A classic member joined a group that the broker assigns for.
+    ProtocolsMixed,
     /// An offset was committed.
     CommitStored,
     /// A commit was fenced.
@@ -422,6 +424,7 @@ impl Mark {
         Self::MemberEpochFenced,
         Self::ExpressionRefused,
         Self::ProtocolChanged,
+        Self::ProtocolsMixed,
         Self::CommitStored,
         Self::CommitFenced,
         Self::CommitReadAfterRestart,

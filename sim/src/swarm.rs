@@ -377,8 +377,18 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             consumer_max_size: pick(choices, 124, &[2, 100, 100, 100]),
             offsets_retention_ms: pick(choices, 125, &[1_000, WEEK_MS]),
             offsets_retention_check_interval_ms: pick(choices, 126, &[250, DAY_MS, DAY_MS, DAY_MS]),
-            // The oracle has no model yet of a group with members of both protocols.
-            migration_policy: MigrationPolicy::Disabled,
+            migration_policy: pick(
+                choices,
+                127,
+                &[
+                    MigrationPolicy::Bidirectional,
+                    MigrationPolicy::Bidirectional,
+                    MigrationPolicy::Bidirectional,
+                    MigrationPolicy::Upgrade,
+                    MigrationPolicy::Downgrade,
+                    MigrationPolicy::Disabled,
+                ],
+            ),
             ..GroupConfig::default()
         },
         metadata_segment_bytes: pick(choices, 22, &[400, 2_000, 1 << 20]),

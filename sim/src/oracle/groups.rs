@@ -21,6 +21,7 @@ use odradek_core::wire::{ErrorCode, Records, Request, RequestBody, ResponseBody}
 use self::classic::Classic;
 use self::commits::{By, Commits};
 use self::consumer::{Consumer, Subscriptions};
+use self::mixed::Mixed;
 use super::connections::Exchange;
 use super::{Check, Death, Mark, Oracle};
 use crate::clock::MILLISECOND;
@@ -29,6 +30,7 @@ use crate::workload::seen::Restless;
 mod classic;
 mod commits;
 mod consumer;
+mod mixed;
 
 /// All groups.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +52,8 @@ pub struct Groups {
     classic: BTreeMap<String, Classic>,
     consumer: BTreeMap<String, Consumer>,
     subscriptions: BTreeMap<String, Subscriptions>,
+    /// What is known of a group whatever its kind.
+    mixed: BTreeMap<String, Mixed>,
     /// Groups that members of the classic protocol asked to join, and those of the consumer protocol.
     asked_by: [BTreeSet<String>; 2],
     /// When a group may have become another of the same name: what was asked before says nothing.
@@ -101,9 +105,8 @@ impl Groups {
             .is_some_and(|began| self.passed_ms(began, now) >= retention_ms)
     }
 
-    /// Whether members of both protocols may meet in a group. Who owns what there follows rules of its
-    /// own (KIP-848's migration), which nothing here knows yet: of such a group only its commits are
-    /// judged, and that it comes to rest.
+    /// Whether members of both protocols may meet in a group. What is said of groups of one kind need
+    /// not hold there; [`mixed`] has what does.
     fn both_meet_in(&self, group: &str) -> bool {
         self.asked_by.iter().all(|asked| asked.contains(group))
     }
@@ -112,6 +115,9 @@ impl Groups {
     fn begin_anew(&mut self, group: &str, now: Mono) {
         self.classic.remove(group);
         self.consumer.remove(group);
+        if let Some(mixed) = self.mixed.get_mut(group) {
+            mixed.begin_anew(now);
+        }
         self.anew.insert(group.to_owned(), now);
     }
 
@@ -166,10 +172,19 @@ impl Oracle {
         self.violate(check, detail);
     }
 
-    /// Something about the members of a group is wrong.
+    /// Something about the members of a group is wrong. That a partition has two owners is so whatever
+    /// the protocols of the others.
     fn violate_in(&mut self, group: &str, check: Check, detail: String) {
-        if !self.groups.both_meet_in(group) {
+        if check == Check::NoDoubleAssignment || !self.groups.both_meet_in(group) {
             self.violate(check, detail);
+        }
+    }
+
+    /// A member of the classic protocol takes the place of one of the other, if there is one of that
+    /// name or instance.
+    fn consumer_replaced(&mut self, group: &str, member: &str, instance: Option<&str>) {
+        if let Some(known) = self.groups.consumer.get_mut(group) {
+            known.replaced(member, instance);
         }
     }
 
@@ -212,9 +227,17 @@ impl Oracle {
                 if let Some(group) = self.groups.classic.get_mut(leave.group_id.as_str()) {
                     group.somebody_leaves();
                 }
+                if let Some(group) = self.groups.mixed.get_mut(leave.group_id.as_str()) {
+                    group.forget_classic();
+                }
             }
             RequestBody::JoinGroup(join) => {
-                self.groups.asked_by[0].insert(join.group_id.to_string());
+                let group = join.group_id.to_string();
+                let instance = join.group_instance_id.as_deref();
+                self.groups.asked_by[0].insert(group.clone());
+                self.consumer_replaced(&group, &join.member_id, instance);
+                let mixed = self.groups.mixed.entry(group).or_default();
+                mixed.join_comes(now, &join.member_id, instance);
                 if let Some(group) = self.groups.classic.get_mut(join.group_id.as_str()) {
                     group.joins_again(&join.member_id);
                 }
@@ -236,6 +259,11 @@ impl Oracle {
             RequestBody::ConsumerGroupHeartbeat(beat) => {
                 let group = beat.group_id.to_string();
                 self.groups.asked_by[1].insert(group.clone());
+                if beat.member_epoch == 0 {
+                    let mixed = self.groups.mixed.entry(group.clone()).or_default();
+                    let instance = beat.instance_id.as_deref();
+                    mixed.join_comes(now, &beat.member_id, instance);
+                }
                 if !beat.member_id.is_empty() {
                     let subscriptions = self.groups.subscriptions.entry(group.clone());
                     subscriptions.or_default().hear(&beat.member_id, beat);
@@ -259,6 +287,15 @@ impl Oracle {
             }
         }
         for (by, body) in lost {
+            let joined = match &body {
+                RequestBody::JoinGroup(join) => Some(&join.group_id),
+                RequestBody::ConsumerGroupHeartbeat(beat) => Some(&beat.group_id),
+                _ => None,
+            };
+            // It may have made another group of one that was empty.
+            if let Some(mixed) = joined.and_then(|group| self.groups.mixed.get_mut(&**group)) {
+                mixed.begin_anew(now);
+            }
             match &body {
                 RequestBody::OffsetCommit(_) | RequestBody::OffsetDelete(_) => {
                     self.groups.commits.lost(by, now);
@@ -300,6 +337,9 @@ impl Oracle {
         self.groups.is_doubtful = false;
         for group in self.groups.classic.values_mut() {
             group.life_ended();
+        }
+        for group in self.groups.mixed.values_mut() {
+            group.begin_anew(self.now);
         }
         if death == Some(Death::Power) {
             self.groups_lost_power();
@@ -365,15 +405,20 @@ impl Oracle {
         match (request, response) {
             (RequestBody::JoinGroup(asked), ResponseBody::JoinGroup(told)) => {
                 self.judge_join(exchange, asked, told);
+                self.judge_mixed_join(exchange, asked, told);
             }
             (RequestBody::SyncGroup(asked), ResponseBody::SyncGroup(told)) => {
                 self.judge_sync(exchange, asked, told);
+                self.judge_mixed_sync(exchange, asked, told);
             }
             (RequestBody::Heartbeat(asked), ResponseBody::Heartbeat(told)) => {
                 self.judge_heartbeat(exchange, asked, told.error_code);
             }
             (RequestBody::LeaveGroup(asked), ResponseBody::LeaveGroup(told)) => {
                 self.judge_leave(exchange, version, asked, told);
+                if let Some(group) = self.groups.mixed.get_mut(asked.group_id.as_str()) {
+                    group.forget_classic();
+                }
             }
             (RequestBody::OffsetCommit(asked), ResponseBody::OffsetCommit(told)) => {
                 self.judge_commit(exchange, asked, told);
@@ -390,7 +435,10 @@ impl Oracle {
             (
                 RequestBody::ConsumerGroupHeartbeat(asked),
                 ResponseBody::ConsumerGroupHeartbeat(told),
-            ) => self.judge_beat(exchange, asked, told),
+            ) => {
+                self.judge_beat(exchange, asked, told);
+                self.judge_mixed_beat(exchange, asked, told);
+            }
             (_, ResponseBody::ConsumerGroupDescribe(told)) => self.judge_description(told),
             (RequestBody::DescribeGroups(asked), ResponseBody::DescribeGroups(told))
                 if asked.groups.len() != told.groups.len() =>

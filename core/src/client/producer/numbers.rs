@@ -9,6 +9,11 @@
 //! its way there: the broker said that it is out of order, and every attempt to send it was answered.
 //! Kafka's producer takes the first for enough. Here a batch of which an attempt was never answered
 //! ends as unknown, since that attempt may yet arrive.
+//!
+//! A broker that knows nothing of a producer takes any number as its first. Only behind a batch that it
+//! has appended do numbers keep the order, so the first batch under an id is sent alone. Kafka's producer
+//! does not wait for it: if it is refused as too large, what was sent behind it comes to lie before its
+//! halves.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -29,6 +34,8 @@ pub(super) struct Numbers {
     /// Under which id and epoch; `None` before the first.
     producer: Option<ProducerIdAndEpoch>,
     next: i32,
+    /// Whether the broker has appended a batch under this id, and refuses what does not follow it.
+    is_known: bool,
     /// Whether some numbers may never come.
     pub(super) is_broken: bool,
 }
@@ -38,8 +45,14 @@ impl Numbers {
     pub(super) const NONE: Self = Self {
         producer: None,
         next: 0,
+        is_known: false,
         is_broken: false,
     };
+
+    /// Whether only the first number may be on its way.
+    pub(super) const fn await_the_first(&self) -> bool {
+        self.producer.is_some() && !self.is_known
+    }
 
     fn are_of(&self, batch: &Batch) -> bool {
         match (batch.sequence, self.producer) {
@@ -53,6 +66,7 @@ impl Numbers {
 
     /// A numbered batch is in the log, and so is all that is numbered before it.
     pub(super) fn continues(&mut self, batch: &Batch) {
+        self.is_known |= self.are_of(batch);
         if let Some(number) = batch.sequence
             && self.are_of(batch)
             && add_to_sequence(number.base_sequence, batch.count) == self.next
@@ -108,10 +122,14 @@ impl Partition {
         Some(doubtful)
     }
 
-    const fn begin_anew(&mut self, producer: ProducerIdAndEpoch) {
+    fn begin_anew(&mut self, producer: ProducerIdAndEpoch) {
+        let before = self.numbers.producer;
+        // Of a known producer a higher epoch must begin at 0.
+        let is_same = before.is_some_and(|before| before.producer_id == producer.producer_id);
         self.numbers = Numbers {
             producer: Some(producer),
             next: 0,
+            is_known: self.numbers.is_known && is_same,
             is_broken: false,
         };
     }

@@ -6,7 +6,7 @@
 //! until it is through, nothing else of the partition is sent: neither while others of it are in
 //! flight, which may have to come back too, nor while it is in flight itself. With one batch in
 //! flight a partition this keeps the order of the sends whatever fails; so do numbers ([`numbers`]),
-//! with which more may be in flight.
+//! with which more may be in flight once the first is through.
 //!
 //! [`numbers`]: super::numbers
 
@@ -118,7 +118,8 @@ impl Partition {
                 .any(|batch| batch.attempts > 1 || batch.ordinal > first.ordinal);
         // Numbers begin anew once what has the old ones is through.
         let begins_anew = self.numbers.is_broken && first.sequence.is_none();
-        if (retrying || begins_anew) && !self.in_flight.is_empty() {
+        let alone = retrying || begins_anew || self.numbers.await_the_first();
+        if alone && !self.in_flight.is_empty() {
             return None;
         }
         let lingers = !(self.waiting.len() > 1

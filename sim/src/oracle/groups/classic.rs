@@ -138,17 +138,6 @@ impl Classic {
     }
 }
 
-/// Refusals of a JoinGroup that come before anything becomes of the group.
-const fn turned_away_at_once(error: ErrorCode) -> bool {
-    matches!(
-        error,
-        ErrorCode::INCONSISTENT_GROUP_PROTOCOL
-            | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
-            | ErrorCode::INVALID_GROUP_ID
-            | ErrorCode::INVALID_SESSION_TIMEOUT
-    )
-}
-
 fn highest(told: &[(Mono, i32)], before: Mono) -> Option<i32> {
     let known = told.iter().filter(|(at, _)| *at < before);
     known.map(|(_, generation)| *generation).max()
@@ -162,11 +151,13 @@ impl Oracle {
         told: &JoinGroupResponse,
     ) {
         let group = asked.group_id.to_string();
-        if self.groups.consumer.contains_key(&group) && !turned_away_at_once(told.error_code) {
-            // Nobody was in it, and it is a classic group now.
-            if told.error_code == ErrorCode::NONE {
-                self.mark(Mark::ProtocolChanged);
+        if told.error_code == ErrorCode::NONE && self.groups.consumer.contains_key(&group) {
+            if told.leader.is_empty() {
+                // The broker assigns there, and no generation of this protocol was begun.
+                return;
             }
+            // It is a classic group now, and nobody of the other protocol is in it.
+            self.mark(Mark::ProtocolChanged);
             self.groups.consumer.remove(&group);
         }
         match told.error_code {
@@ -427,6 +418,7 @@ impl Oracle {
     /// A commit was taken: whoever made it must have been somebody then.
     pub(super) fn check_committer(&mut self, exchange: &Exchange, asked: &OffsetCommitRequest) {
         let group = asked.group_id.to_string();
+        self.check_mixed_committer(exchange, asked);
         if !self.groups.is_current(&group, exchange) {
             return;
         }

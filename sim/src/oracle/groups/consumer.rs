@@ -49,6 +49,7 @@ struct Member {
     unheard_since: Option<Mono>,
     /// It says that it has given up what it was told to.
     gave_up: bool,
+    instance_id: Option<String>,
     rebalance_timeout_ms: i32,
     /// When its latest heartbeat reached the broker.
     came: Mono,
@@ -176,6 +177,30 @@ impl Consumer {
         }
     }
 
+    /// Somebody of the classic protocol comes in the place of these.
+    pub(super) fn replaced(&mut self, member: &str, instance: Option<&str>) {
+        for (id, known) in &mut self.members {
+            let is_instance = instance.is_some() && known.instance_id.as_deref() == instance;
+            if id == member || is_instance {
+                known.drop_all();
+            }
+        }
+    }
+
+    /// Who has a partition for sure.
+    pub(super) fn owner_of(
+        &self,
+        partition: (TopicId, i32),
+        at: Mono,
+        session_ms: u64,
+    ) -> Option<&str> {
+        let mut members = self.members.iter();
+        let owner = members.find(|(_, member)| {
+            member.owns.contains(&partition) && member.is_there(at, session_ms)
+        });
+        owner.map(|(id, _)| id.as_str())
+    }
+
     /// Why a commit must not be taken.
     pub(super) fn why_not(&self, member: &str, epoch: i32, start: Mono) -> Option<String> {
         let known = self.members.get(member)?;
@@ -194,6 +219,9 @@ impl Member {
     fn hear(&mut self, beat: &ConsumerGroupHeartbeatRequest) {
         if beat.rebalance_timeout_ms >= 0 {
             self.rebalance_timeout_ms = beat.rebalance_timeout_ms;
+        }
+        if let Some(instance_id) = &beat.instance_id {
+            self.instance_id = Some(instance_id.to_string());
         }
     }
 }
@@ -491,7 +519,7 @@ impl Oracle {
             }
         }
         for (check, why) in wrong {
-            self.violate_in(id, check, format!("{id}: {why}"));
+            self.violate(check, format!("{id}: {why}"));
         }
     }
 }

@@ -1,0 +1,403 @@
+//! Groups that members of both protocols go to: such a group changes its kind with members inside, and
+//! a generation of the one protocol is an epoch of the other.
+//!
+//! Whether a group was empty when it changed its kind nobody here knows; if it was, its generations
+//! begin at 1 again. So what is known of its epochs ends whenever that may have happened, and with a
+//! process. What holds across both protocols until then: in one generation or epoch a partition has
+//! one owner, and nobody commits under an earlier one than it was told.
+//!
+//! What a member owns that is surely there does not depend on the group's epochs: as long as it is in,
+//! the group was never empty. Of members of the consumer protocol [`Consumer`] knows it; a classic one
+//! in a group that the broker assigns for has what SyncGroup told it until it joins again, which is
+//! when it gives everything up.
+//!
+//! [`Consumer`]: super::consumer::Consumer
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use odradek_core::time::Mono;
+use odradek_core::wire::consumer_protocol::ConsumerProtocolAssignment;
+use odradek_core::wire::messages::consumer_group_heartbeat::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
+};
+use odradek_core::wire::messages::join_group::{JoinGroupRequest, JoinGroupResponse};
+use odradek_core::wire::messages::offset_commit::OffsetCommitRequest;
+use odradek_core::wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
+use odradek_core::wire::{ErrorCode, Versioned};
+
+use super::super::connections::Exchange;
+use super::super::{Check, Mark, Oracle};
+
+/// Deadlines of members are not judged closer than this.
+const SLACK_MS: u64 = 50;
+
+/// Partitions by the names of their topics.
+type Named = BTreeSet<(String, i32)>;
+
+/// What was seen of a group.
+#[derive(Debug, Default)]
+pub(super) struct Mixed {
+    /// Whether it was a consumer group when it was last told of.
+    is_consumer: Option<bool>,
+    /// Answers to requests from before say nothing of its epochs.
+    since: Mono,
+    /// When somebody last asked to join.
+    join_came: Mono,
+    /// The highest generation or epoch that was told.
+    highest: i32,
+    /// What each member was told, and when first.
+    told: BTreeMap<String, (Mono, i32)>,
+    /// The instances of static members.
+    instances: BTreeMap<String, String>,
+    /// Who was told to own a partition, by generation or epoch. A static member by its instance.
+    owners: BTreeMap<i32, BTreeMap<(String, i32), String>>,
+    /// Classic members of a group that the broker assigns for: until when each is there for sure.
+    joined: BTreeMap<String, Mono>,
+    /// What those of them have that asked for it.
+    classic: BTreeMap<String, Named>,
+}
+
+/// How a member was told of its generation or epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// By a JoinGroup of a classic group.
+    Generation,
+    /// By its first heartbeat in a consumer group.
+    Joined,
+    /// By another heartbeat, or a JoinGroup, in a consumer group.
+    There,
+}
+
+/// A member that is given partitions, and when.
+#[derive(Clone, Copy, Debug)]
+struct Given<'a> {
+    group: &'a str,
+    member: &'a str,
+    epoch: i32,
+    at: Mono,
+}
+
+impl Mixed {
+    /// It may be another group from now on.
+    pub(super) fn begin_anew(&mut self, now: Mono) {
+        self.since = now;
+        self.highest = 0;
+        self.told.clear();
+        self.owners.clear();
+        self.forget_classic();
+    }
+
+    /// Some classic members may be out by now.
+    pub(super) fn forget_classic(&mut self) {
+        self.joined.clear();
+        self.classic.clear();
+    }
+
+    /// Somebody joins, or joins again: what it had it gives up, and so does its old self.
+    pub(super) fn join_comes(&mut self, now: Mono, member: &str, instance: Option<&str>) {
+        self.join_came = now;
+        self.give_up(member, instance);
+    }
+
+    fn give_up(&mut self, member: &str, instance: Option<&str>) {
+        let instances = &self.instances;
+        let is_it = |other: &str| {
+            let of_other = instances.get(other).map(String::as_str);
+            other == member || (instance.is_some() && of_other == instance)
+        };
+        self.joined.retain(|other, _| !is_it(other));
+        self.classic.retain(|other, _| !is_it(other));
+    }
+
+    fn identity(&self, member: &str) -> String {
+        let instance = self.instances.get(member);
+        instance.map_or_else(|| member.to_owned(), |instance| format!("[{instance}]"))
+    }
+
+    /// A member was told in which generation or epoch it is. Whether the group was of the other kind
+    /// before.
+    fn tell(&mut self, now: Mono, member: &str, epoch: i32, how: How) -> bool {
+        let is_consumer = how != How::Generation;
+        let before = self.is_consumer.replace(is_consumer);
+        let changed = before.is_some_and(|before| before != is_consumer);
+        let known = self.told.get(member).map(|(_, epoch)| *epoch);
+        // A group that changes its kind with its members goes on with a higher number, and so it does
+        // when a new member joins. Only a member that is there already may lag behind.
+        let is_other = match how {
+            How::Generation => epoch < self.highest,
+            How::Joined => {
+                let is_new = known.is_none() && !self.instances.contains_key(member);
+                epoch < self.highest || (is_new && epoch == self.highest)
+            }
+            How::There => false,
+        };
+        if is_other || (changed && epoch <= self.highest) {
+            self.begin_anew(now);
+        }
+        self.highest = self.highest.max(epoch);
+        if known != Some(epoch) {
+            self.told.insert(member.to_owned(), (now, epoch));
+        }
+        changed
+    }
+
+    /// A member was told to own these. Who else was, in the same generation or epoch.
+    fn give(&mut self, member: &str, epoch: i32, partitions: &Named) -> Option<String> {
+        let identity = self.identity(member);
+        // Where it was told of it may be forgotten already.
+        self.highest = self.highest.max(epoch);
+        let owners = self.owners.entry(epoch).or_default();
+        let mut wrong = None;
+        for (topic, partition) in partitions {
+            let before = owners.insert((topic.clone(), *partition), identity.clone());
+            if let Some(before) = before.filter(|before| *before != identity) {
+                wrong = Some(format!(
+                    "{topic}-{partition} was {before}'s in that generation or epoch"
+                ));
+            }
+        }
+        wrong
+    }
+
+    /// A classic member that has one of these at an instant.
+    fn has_one(&self, member: &str, partitions: &Named, at: Mono) -> Option<String> {
+        let identity = self.identity(member);
+        self.classic.iter().find_map(|(other, owns)| {
+            let is_there = self.joined.get(other).is_some_and(|until| at < *until);
+            let (topic, partition) = owns.intersection(partitions).next()?;
+            (is_there && self.identity(other) != identity)
+                .then(|| format!("{topic}-{partition} is {other:?}'s, who has not joined again"))
+        })
+    }
+}
+
+impl super::Groups {
+    /// What is known of the epochs of a group of both protocols, if an exchange is about the group as
+    /// it is now.
+    fn mixed_now(&mut self, group: &str, exchange: &Exchange) -> Option<&mut Mixed> {
+        let ends = self.ending.iter().any(|(ending, _)| ending == group);
+        if ends || self.end_by_themselves() || self.is_doubtful || !self.both_meet_in(group) {
+            return None;
+        }
+        let known = self.mixed.get_mut(group)?;
+        let since = exchange.first_since?;
+        (since > known.since).then_some(known)
+    }
+}
+
+impl Oracle {
+    pub(super) fn judge_mixed_join(
+        &mut self,
+        exchange: &Exchange,
+        asked: &JoinGroupRequest,
+        told: &JoinGroupResponse,
+    ) {
+        let now = self.now;
+        let group = asked.group_id.to_string();
+        let instance = asked.group_instance_id.as_deref();
+        self.consumer_replaced(&group, &asked.member_id, instance);
+        let known = self.groups.mixed.entry(group.clone()).or_default();
+        let member = told.member_id.to_string();
+        known.give_up(&asked.member_id, instance);
+        if told.error_code != ErrorCode::NONE {
+            return;
+        }
+        if let Some(instance) = instance {
+            known.instances.insert(member.clone(), instance.to_owned());
+        }
+        // Nobody leads where the broker assigns.
+        let is_consumer = told.leader.is_empty();
+        if is_consumer {
+            self.mark(Mark::ProtocolsMixed);
+        }
+        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+            return self.may_be_another(&group);
+        };
+        let how = if is_consumer {
+            How::There
+        } else {
+            How::Generation
+        };
+        if known.tell(now, &member, told.generation_id, how) {
+            self.mark(Mark::ProtocolChanged);
+        }
+        if !is_consumer {
+            return;
+        }
+        // It is out when its session ends, or when it was told to join again and did not in time.
+        let rebalance_ms = match asked.rebalance_timeout_ms {
+            -1 => asked.session_timeout_ms,
+            rebalance_ms => rebalance_ms,
+        };
+        let sure_ms = asked.session_timeout_ms.min(rebalance_ms).max(0) as u64;
+        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+            return;
+        };
+        if let Some(start) = exchange.first_since {
+            let until = start.plus_ms(sure_ms.saturating_sub(SLACK_MS));
+            known.joined.insert(member, until);
+        }
+    }
+
+    /// Somebody was told that it is in a group, and whether it is the group that was known is not.
+    fn may_be_another(&mut self, group: &str) {
+        let now = self.now;
+        if let Some(known) = self.groups.mixed.get_mut(group) {
+            known.begin_anew(now);
+        }
+    }
+
+    pub(super) fn judge_mixed_sync(
+        &mut self,
+        exchange: &Exchange,
+        asked: &SyncGroupRequest,
+        told: &SyncGroupResponse,
+    ) {
+        if told.error_code.is_error() || told.assignment.is_empty() {
+            return;
+        }
+        let Ok(assignment) = ConsumerProtocolAssignment::read_lenient(told.assignment.clone())
+        else {
+            return;
+        };
+        let topics = assignment.assigned_partitions.into_iter();
+        let partitions: Named = topics
+            .flat_map(|topic| {
+                let name = topic.topic.to_string();
+                topic.partitions.into_iter().map(move |p| (name.clone(), p))
+            })
+            .collect();
+        let group = asked.group_id.to_string();
+        let given = Given {
+            group: &group,
+            member: &asked.member_id,
+            epoch: asked.generation_id,
+            // It may have waited for its leader.
+            at: self.now,
+        };
+        self.judge_given(exchange, given, &partitions);
+        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+            return;
+        };
+        if known.joined.contains_key(asked.member_id.as_str()) {
+            let member = asked.member_id.to_string();
+            known.classic.insert(member, partitions.clone());
+        }
+        // One of the other protocol that has not given it up yet.
+        let session_ms = self.groups.config.consumer_session_timeout_ms;
+        let by_name: BTreeMap<&str, _> = self
+            .topic_ids
+            .iter()
+            .map(|(id, name)| (name.as_str(), *id))
+            .collect();
+        let wrong = self.groups.consumer.get(&group).and_then(|known| {
+            partitions.iter().find_map(|(topic, partition)| {
+                let id = by_name.get(topic.as_str())?;
+                let other = known.owner_of((*id, *partition), self.now, session_ms)?;
+                Some(format!(
+                    "{topic}-{partition} is {other:?}'s, who has not given it up"
+                ))
+            })
+        });
+        if let Some(why) = wrong {
+            self.doubly_given(given, &why);
+        }
+    }
+
+    pub(super) fn judge_mixed_beat(
+        &mut self,
+        exchange: &Exchange,
+        asked: &ConsumerGroupHeartbeatRequest,
+        told: &ConsumerGroupHeartbeatResponse,
+    ) {
+        let now = self.now;
+        let group = asked.group_id.to_string();
+        let joins = asked.member_epoch == 0;
+        let instance = asked.instance_id.as_deref();
+        let known = self.groups.mixed.entry(group.clone()).or_default();
+        if joins {
+            known.give_up(&asked.member_id, instance);
+        }
+        if told.error_code.is_error() || asked.member_epoch < 0 {
+            return;
+        }
+        let member = told.member_id.as_ref().unwrap_or(&asked.member_id);
+        let member = member.to_string();
+        if let Some(instance) = instance {
+            known.instances.insert(member.clone(), instance.to_owned());
+        }
+        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+            return if joins {
+                self.may_be_another(&group);
+            };
+        };
+        let how = if joins { How::Joined } else { How::There };
+        if known.tell(now, &member, told.member_epoch, how) {
+            self.mark(Mark::ProtocolChanged);
+        }
+        let Some(assignment) = &told.assignment else {
+            return;
+        };
+        let topics = assignment.topic_partitions.iter();
+        let partitions =
+            topics.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)));
+        let partitions =
+            partitions.filter_map(|(topic, p)| Some((self.topic_ids.get(&topic)?.clone(), p)));
+        let partitions: Named = partitions.collect();
+        let given = Given {
+            group: &group,
+            member: &member,
+            epoch: told.member_epoch,
+            at: exchange.first_since.unwrap_or_default(),
+        };
+        self.judge_given(exchange, given, &partitions);
+    }
+
+    fn judge_given(&mut self, exchange: &Exchange, given: Given<'_>, partitions: &Named) {
+        let Some(known) = self.groups.mixed_now(given.group, exchange) else {
+            return;
+        };
+        let wrong = known.give(given.member, given.epoch, partitions);
+        let wrong = wrong.or_else(|| known.has_one(given.member, partitions, given.at));
+        if let Some(why) = wrong {
+            self.doubly_given(given, &why);
+        }
+    }
+
+    fn doubly_given(&mut self, given: Given<'_>, why: &str) {
+        let Given {
+            group,
+            member,
+            epoch,
+            ..
+        } = given;
+        let detail =
+            format!("{group}: what {member:?} is given in generation or epoch {epoch}: {why}");
+        self.violate(Check::NoDoubleAssignment, detail);
+    }
+
+    /// A commit was taken in such a group.
+    pub(super) fn check_mixed_committer(
+        &mut self,
+        exchange: &Exchange,
+        asked: &OffsetCommitRequest,
+    ) {
+        let group = asked.group_id.to_string();
+        let member = asked.member_id.as_str();
+        let epoch = asked.generation_id_or_member_epoch;
+        let start = exchange.first_since.unwrap_or_default();
+        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+            return;
+        };
+        // Whoever asks to join may find the group empty, and begin it anew at 1.
+        let newer = known.told.get(member).copied();
+        let newer = newer.filter(|(at, _)| *at < start && known.join_came < *at);
+        if let Some((at, newer)) = newer.filter(|(_, newer)| *newer > epoch) {
+            let detail = format!(
+                "{group}: a commit of {member:?} in generation or epoch {epoch} is taken, and it was \
+                 told {newer} at {at}"
+            );
+            self.violate(Check::StaleCommitRejected, detail);
+        }
+    }
+}
