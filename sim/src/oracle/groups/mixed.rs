@@ -35,7 +35,7 @@ const SLACK_MS: u64 = 50;
 type Named = BTreeSet<(String, i32)>;
 
 /// What was seen of a group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Mixed {
     /// Whether it was a consumer group when it was last told of.
     is_consumer: Option<bool>,
