@@ -27,6 +27,7 @@ use odradek_core::wire::{ErrorCode, Versioned};
 
 use super::super::connections::Exchange;
 use super::super::{Check, Mark, Oracle};
+use super::classic::stays_ms;
 
 /// Deadlines of members are not judged closer than this.
 const SLACK_MS: u64 = 50;
@@ -224,17 +225,11 @@ impl Oracle {
         if !is_consumer {
             return;
         }
-        // It is out when its session ends, or when it was told to join again and did not in time.
-        let rebalance_ms = match asked.rebalance_timeout_ms {
-            -1 => asked.session_timeout_ms,
-            rebalance_ms => rebalance_ms,
-        };
-        let sure_ms = asked.session_timeout_ms.min(rebalance_ms).max(0) as u64;
         let Some(known) = self.groups.mixed_now(&group, exchange) else {
             return;
         };
         if let Some(start) = exchange.first_since {
-            let until = start.plus_ms(sure_ms.saturating_sub(SLACK_MS));
+            let until = start.plus_ms(stays_ms(asked).saturating_sub(SLACK_MS));
             known.joined.insert(member, until);
         }
     }
