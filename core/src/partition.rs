@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::connection::RequestId;
 use crate::context::Context;
 use crate::ids::{LeaderEpoch, Offset, TopicId};
-use crate::log::{AppendError, AppendInfo, Log};
+use crate::log::{AppendError, AppendInfo, Log, LogState};
 use crate::record::batch::CheckedBatch;
 use crate::wire::ErrorCode;
 
@@ -64,8 +64,8 @@ pub(crate) struct Settled {
     pub(crate) produces: Vec<(RequestId, usize, Option<ErrorCode>)>,
     /// Fetches that must look again.
     pub(crate) fetches: Vec<RequestId>,
-    /// Deletions of records: the log start that is durable now, or none if the partition is gone.
-    pub(crate) deletes: Vec<(RequestId, usize, Option<Offset>)>,
+    /// Deletions of records: the log start that is durable now, or why none will be.
+    pub(crate) deletes: Vec<(RequestId, usize, Result<Offset, ErrorCode>)>,
     /// From where on appended records are lost.
     pub(crate) lost: Option<Offset>,
 }
@@ -217,13 +217,20 @@ impl Partition {
         }
         let log_start = self.log.log_start_offset();
         self.wanted_log_start = self.wanted_log_start.max(log_start);
+        // No checkpoint names an offline log, so its start does not become durable any more.
+        let offline = matches!(self.log.state(), LogState::Offline(_));
         self.waiting_deletes.retain(|waiting| {
-            if waiting.log_start <= log_start {
-                settled
-                    .deletes
-                    .push((waiting.request, waiting.place, Some(log_start)));
-            }
-            waiting.log_start > log_start
+            let result = if waiting.log_start <= log_start {
+                Ok(log_start)
+            } else if offline {
+                Err(ErrorCode::KAFKA_STORAGE_ERROR)
+            } else {
+                return true;
+            };
+            settled
+                .deletes
+                .push((waiting.request, waiting.place, result));
+            false
         });
         settled
     }
@@ -248,7 +255,10 @@ impl Partition {
             deletes: self
                 .waiting_deletes
                 .drain(..)
-                .map(|w| (w.request, w.place, None))
+                .map(|w| {
+                    let gone = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+                    (w.request, w.place, gone)
+                })
                 .collect(),
             lost: None,
         }

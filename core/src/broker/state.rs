@@ -458,8 +458,8 @@ impl State {
         for request in settled.fetches {
             delayed_fetch::wake(self, cx, request);
         }
-        for (request, place, log_start) in settled.deletes {
-            request::records_deleted(self, request, place, log_start);
+        for (request, place, result) in settled.deletes {
+            request::records_deleted(self, request, place, result);
         }
     }
 

@@ -110,12 +110,12 @@ fn raise(
     Ok((offset, true))
 }
 
-/// One of the new log starts is durable, or its partition is gone.
+/// One of the new log starts is durable, or never will be.
 pub(crate) fn records_deleted(
     state: &mut State,
     id: RequestId,
     place: usize,
-    start: Option<Offset>,
+    result: Result<Offset, ErrorCode>,
 ) {
     let Some(pending) = state.deletes.get_mut(&id) else {
         return;
@@ -126,11 +126,11 @@ pub(crate) fn records_deleted(
         .iter_mut()
         .flat_map(|topic| &mut topic.partitions);
     if let Some(partition) = partitions.into_iter().nth(place) {
-        match start {
-            Some(start) => partition.low_watermark = start.0,
-            None => {
+        match result {
+            Ok(start) => partition.low_watermark = start.0,
+            Err(error) => {
                 partition.low_watermark = -1;
-                partition.error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+                partition.error_code = error;
             }
         }
     }

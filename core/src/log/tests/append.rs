@@ -1,8 +1,11 @@
-use crate::ids::Offset;
+use crate::connection::RequestId;
+use crate::ids::{LeaderEpoch, Offset};
 use crate::input::DiskErrorKind;
 use crate::log::harness::{Harness, batch, tiny};
 use crate::log::{AppendError, Durability, LogConfig, LogState};
+use crate::partition::Partition;
 use crate::time::Wall;
+use crate::wire::ErrorCode;
 
 #[test]
 fn an_append_is_visible_once_it_is_flushed_and_not_before() {
@@ -240,8 +243,8 @@ fn flush_ms_flushes_in_the_background() {
     assert_eq!(h.trace.len(), flushes, "nothing new, nothing to flush");
 }
 
-#[test]
-fn a_log_that_could_not_be_created_is_offline() {
+/// A log that could not be created, and its harness.
+fn offline() -> Harness {
     let mut h = Harness::new(tiny(), Durability::Fsync);
     h.faults.op = Some("sync-dir");
     let spec = crate::log::LogSpec {
@@ -260,10 +263,25 @@ fn a_log_that_could_not_be_created_is_offline() {
     });
     h.log = log;
     h.complete_disk();
-    match h.log.state() {
+    h
+}
+
+#[test]
+fn a_log_that_could_not_be_created_is_offline() {
+    match offline().log.state() {
         LogState::Offline(crate::log::LogError::Disk(error)) => {
             assert_eq!(error.kind, DiskErrorKind::NoSpace);
         }
         state => panic!("{state:?}"),
     }
+}
+
+/// No checkpoint names such a log, so nothing would ever end the wait.
+#[test]
+fn who_waits_for_deleted_records_is_refused_when_the_log_is_offline() {
+    let mut partition = Partition::new("u-0".into(), offline().log, LeaderEpoch(0));
+    partition.park_delete(Offset(5), RequestId(1), 2);
+    let refused = Err(ErrorCode::KAFKA_STORAGE_ERROR);
+    assert_eq!(partition.settle().deletes, [(RequestId(1), 2, refused)]);
+    assert_eq!(partition.settle().deletes, []);
 }
