@@ -94,6 +94,13 @@ impl Topics {
             .any(|creation| creation.name == name)
     }
 
+    /// The names of topics that are being made.
+    pub(crate) fn creating(&self) -> impl Iterator<Item = &str> {
+        self.creations
+            .values()
+            .map(|creation| creation.name.as_str())
+    }
+
     /// Whether a partition is being made: its record may yet be lost, and the topic with it.
     pub(crate) fn is_making(&self, topic: TopicId, partition: i32) -> bool {
         let mut making = self.creations.values();

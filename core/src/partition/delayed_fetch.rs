@@ -229,7 +229,9 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
             target.found.error.is_some() || target.found.diverging.is_some() || target.found.hurry
         });
         let enough = fetch.bytes.max(fetch.counted_bytes) >= fetch.min_bytes;
-        if (hurry || enough || fetch.expired) && !fetch.is_stale(state) {
+        // Nothing can wake one that asks for nothing: Kafka answers it at once too.
+        let nothing = fetch.targets.is_empty();
+        if (hurry || enough || nothing || fetch.expired) && !fetch.is_stale(state) {
             unpark(state, request, &fetch);
             return state.answer(request, crate::request::answer_fetch(fetch));
         }

@@ -261,18 +261,16 @@ fn check_collision(state: &State, name: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let folded = name.replace('.', "_");
-    let other = state
-        .metadata
-        .image()
-        .topics()
-        .find(|topic| topic.name.len() == name.len() && topic.name.replace('.', "_") == folded);
-    match other {
+    let there = state.metadata.image().topics();
+    let there = there.map(|topic| topic.name.as_str());
+    let mut others = there.chain(state.topics.creating());
+    let collides = |other: &&str| {
+        *other != name && other.len() == name.len() && other.replace('.', "_") == folded
+    };
+    match others.find(collides) {
         None => Ok(()),
-        Some(topic) => {
-            let words = format!(
-                "Topic '{name}' collides with existing topic: {}",
-                topic.name
-            );
+        Some(other) => {
+            let words = format!("Topic '{name}' collides with existing topic: {other}");
             Err((ErrorCode::INVALID_TOPIC_EXCEPTION, words))
         }
     }

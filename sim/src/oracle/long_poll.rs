@@ -159,7 +159,7 @@ impl Oracle {
                 }
             })
         });
-        if !failed && !behind && !fetch.topics.is_empty() {
+        if !failed && !behind {
             self.violate(
                 Check::WakesOnMinBytesOrDeadline,
                 format!(
@@ -240,8 +240,11 @@ fn describe(fetch: &FetchRequest) -> String {
     )
 }
 
-/// What it takes to wake a fetch: no more than it may be given.
+/// What it takes to wake a fetch: no more than it may be given, and nothing if it asks for nothing.
 fn wanted_bytes(fetch: &FetchRequest) -> u64 {
+    if fetch.topics.iter().all(|topic| topic.partitions.is_empty()) {
+        return 0;
+    }
     u64::try_from(fetch.min_bytes.min(fetch.max_bytes)).unwrap_or(0)
 }
 

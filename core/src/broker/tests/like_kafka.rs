@@ -10,6 +10,7 @@ use crate::metadata::config::BrokerConfig;
 use crate::wire::messages::alter_configs::{
     AlterConfigsRequest, AlterConfigsResource, AlterableConfig,
 };
+use crate::wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use crate::wire::messages::delete_topics::DeleteTopicsRequest;
 use crate::wire::messages::describe_cluster::DescribeClusterRequest;
 use crate::wire::messages::describe_topic_partitions::{
@@ -226,4 +227,44 @@ fn a_fetch_may_end_a_session_that_there_is_not() {
     assert_eq!(code(7, -1), ErrorCode::NONE);
     assert_eq!(code(7, 1), ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
     assert_eq!(code(7, 0), ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+}
+
+#[test]
+fn a_fetch_of_nothing_is_answered_at_once() {
+    let (mut host, client) = started();
+    let request = FetchRequest {
+        min_bytes: 1,
+        max_wait_ms: i32::MAX,
+        max_bytes: 1 << 20,
+        ..Default::default()
+    };
+    match host.ask(client, 12, &request) {
+        ResponseBody::Fetch(response) => assert!(response.responses.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_name_that_collides_with_one_that_is_being_made_is_refused() {
+    let (mut host, first) = started();
+    let second = host.connect();
+    let create = |name: &str| CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 1_000,
+        ..Default::default()
+    };
+    host.hold_flushes = true;
+    host.send(first, 7, &create("a.b"));
+    let ResponseBody::CreateTopics(refused) = host.ask(second, 7, &create("a_b")) else {
+        panic!("another answer");
+    };
+    assert_eq!(
+        refused.topics[0].error_code,
+        ErrorCode::INVALID_TOPIC_EXCEPTION
+    );
 }
