@@ -39,14 +39,22 @@ use odradek_core::wire::messages::describe_log_dirs::{
     DescribableLogDirTopic, DescribeLogDirsRequest,
 };
 use odradek_core::wire::messages::fetch::{FetchPartition, FetchRequest, FetchTopic};
+use odradek_core::wire::messages::find_coordinator::FindCoordinatorRequest;
+use odradek_core::wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use odradek_core::wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
 use odradek_core::wire::messages::metadata::{MetadataRequest, MetadataRequestTopic};
+use odradek_core::wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use odradek_core::wire::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
 use odradek_core::wire::messages::offset_for_leader_epoch::{
     OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
-use odradek_core::wire::{ApiKey, ErrorCode};
+use odradek_core::wire::{ApiKey, ErrorCode, Str};
 
 /// `socket.request.max.bytes` here.
 const MAX_FRAME: usize = 8 << 20;
@@ -731,6 +739,122 @@ fn requests_that_name_the_same_thing_thousands_of_times() {
         answer.unwrap();
     }
     siege.end(Duration::from_secs(10), 160);
+}
+
+/// The same with groups: what a group has committed is told once, a topic is described once under
+/// whatever names its id comes with, a coordinator is looked up once, and protocols without end are
+/// neither counted against each other nor kept.
+#[test]
+fn requests_that_ask_groups_the_same_thing_thousands_of_times() {
+    const TIMES: usize = 100_000;
+    const PARTITIONS: i32 = 50;
+    let siege = Siege::begin();
+    let address = siege.address();
+    let mut client = Client::connect(address);
+    let wide = client.create_topic("wide", PARTITIONS, &[]);
+    let coordinator = |keys: Vec<Str>| FindCoordinatorRequest {
+        coordinator_keys: keys,
+        ..Default::default()
+    };
+    client.ask(4, &coordinator(vec!["all".into()])).unwrap();
+    let commit = OffsetCommitRequest {
+        group_id: "all".into(),
+        topics: vec![OffsetCommitRequestTopic {
+            name: "wide".into(),
+            partitions: (0..PARTITIONS)
+                .map(|partition_index| OffsetCommitRequestPartition {
+                    partition_index,
+                    committed_offset: 7,
+                    committed_metadata: Some("m".repeat(4_000).into()),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    client.ask(8, &commit).unwrap();
+
+    let whole = OffsetFetchRequestGroup {
+        group_id: "all".into(),
+        topics: None,
+        ..Default::default()
+    };
+    let named = OffsetFetchRequestGroup {
+        topics: Some(vec![OffsetFetchRequestTopics {
+            name: "wide".into(),
+            partition_indexes: vec![3; TIMES],
+            ..Default::default()
+        }]),
+        ..whole.clone()
+    };
+    let fetch = |groups| OffsetFetchRequest {
+        groups,
+        ..Default::default()
+    };
+    let metadata = MetadataRequest {
+        topics: Some(
+            (0..TIMES)
+                .map(|n| MetadataRequestTopic {
+                    topic_id: wide,
+                    name: Some(format!("n{n}").into()),
+                    ..Default::default()
+                })
+                .collect(),
+        ),
+        ..Default::default()
+    };
+    // Under a name of its own it is in its group at once.
+    let join = |protocols: usize| JoinGroupRequest {
+        group_id: "joined".into(),
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 1_000,
+        group_instance_id: Some("one".into()),
+        protocol_type: "consumer".into(),
+        protocols: (0..protocols)
+            .map(|n| JoinGroupRequestProtocol {
+                name: format!("{n:x}").into(),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let asked = |version: i16, body: &dyn Fn() -> Bytes, most: usize| {
+        let bytes = body();
+        assert!(bytes.len() < MAX_FRAME);
+        let mut client = Client::named(address, "repeater");
+        client.set_timeout(Duration::from_secs(60));
+        let begun = Instant::now();
+        client.send_bytes(&bytes).unwrap();
+        let answer = client.receive_frame().unwrap();
+        println!(
+            "v{version}: {} bytes asked, {} bytes answered, {:?}",
+            bytes.len(),
+            answer.len(),
+            begun.elapsed()
+        );
+        assert!(answer.len() <= most, "{} bytes", answer.len());
+        begun.elapsed()
+    };
+    let all_once = PARTITIONS as usize * 5_000;
+    asked(
+        9,
+        &|| frame(9, 1, "repeater", &fetch(vec![whole.clone(); TIMES])),
+        all_once,
+    );
+    asked(
+        9,
+        &|| frame(9, 1, "repeater", &fetch(vec![named.clone(); 10])),
+        5_000,
+    );
+    asked(12, &|| frame(12, 1, "repeater", &metadata), 10_000);
+    let keys = || coordinator(vec!["all".into(); TIMES]);
+    asked(4, &|| frame(4, 1, "repeater", &keys()), 1_000);
+    asked(6, &|| frame(6, 1, "repeater", &join(10 * TIMES)), 1_000);
+    // So many fit. With each counted against each this took minutes, under the lock of the step.
+    let took = asked(6, &|| frame(6, 1, "repeater", &join(40_000)), 1_000_000);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    siege.end(Duration::from_secs(5), 320);
 }
 
 /// A few bytes that unpack to more than a hundred megabytes.

@@ -23,7 +23,10 @@ mod sessions;
 mod shard;
 
 pub(crate) use assignor::{Assignor, Partitions, Subscriber};
-pub(crate) use classic::{ClassicState, Join, JoinReply, MemberRef, Reply, Sync, SyncReply};
+pub(crate) use classic::{
+    ClassicState, Join, JoinReply, MAX_GROUP_BYTES, MemberRef, PROTOCOL_BYTES, Reply, Sync,
+    SyncReply,
+};
 pub(crate) use consumer::{
     Beat, BeatReply, ConsumerGroup, ConsumerState, LEAVE, LEAVE_STATIC, Refusal, collect,
 };

@@ -386,3 +386,28 @@ fn deleting_the_topic_of_groups_deletes_the_groups() {
     );
     assert_eq!(list(&mut host, client, &[]), Vec::<String>::new());
 }
+
+/// A string of the protocol has 32,767 bytes at most, and the id is made of the client's.
+#[test]
+fn the_member_id_of_a_client_with_the_longest_id_can_be_said_back() {
+    let (mut host, client) = started();
+    let long = "\u{e9}".repeat(i16::MAX as usize / 2);
+    let request = JoinGroupRequest {
+        group_instance_id: Some(long.into()),
+        ..join_request("")
+    };
+    host.send(client, 6, &request);
+    host.advance(1);
+    let first = joined(&mut host, client).expect("the answer is there");
+    assert_eq!(first.error_code, ErrorCode::NONE);
+    assert!(first.member_id.len() <= i16::MAX as usize);
+    let again = JoinGroupRequest {
+        member_id: first.member_id.clone(),
+        ..request
+    };
+    host.send(client, 6, &again);
+    host.advance(1);
+    let second = joined(&mut host, client).expect("the answer is there");
+    assert_eq!(second.error_code, ErrorCode::NONE);
+    assert_eq!(second.member_id, first.member_id);
+}

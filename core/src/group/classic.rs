@@ -24,7 +24,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use member::{Member, Protocol};
+pub(crate) use member::{Member, PROTOCOL_BYTES, Protocol, names_of, weight_of};
 pub(crate) use message::{Join, JoinReply, MemberRef, Outcome, Reply, Sync, SyncReply};
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ const NEW_MEMBER_JOIN_TIMEOUT_MS: u64 = 5 * 60 * 1000;
 
 /// What one group may hold in memory, which is also about the size of its record. Beyond it no
 /// member joins.
-pub(super) const MAX_GROUP_BYTES: usize = 3 << 20;
+pub(crate) const MAX_GROUP_BYTES: usize = 3 << 20;
 
 /// Ids given out and not used yet that a group waits for. Beyond it no member joins.
 const MAX_PENDING: usize = 10_000;
@@ -398,19 +398,14 @@ impl ClassicGroup {
 
     fn count_in(&mut self, member: &Member) {
         self.bytes += member.bytes();
-        for (place, (name, _)) in member.protocols.iter().enumerate() {
-            if !offered_before(member, place, name) {
-                *self.offers.entry(name.clone()).or_default() += 1;
-            }
+        for name in names_of(&member.protocols) {
+            *self.offers.entry(name.clone()).or_default() += 1;
         }
     }
 
     fn count_out(&mut self, member: &Member) {
         self.bytes = self.bytes.saturating_sub(member.bytes());
-        for (place, (name, _)) in member.protocols.iter().enumerate() {
-            if offered_before(member, place, name) {
-                continue;
-            }
+        for name in names_of(&member.protocols) {
             if let Some(count) = self.offers.get_mut(name) {
                 *count -= 1;
                 if *count == 0 {
@@ -419,10 +414,4 @@ impl ClassicGroup {
             }
         }
     }
-}
-
-/// Whether a member names a protocol twice: it counts once.
-fn offered_before(member: &Member, place: usize, name: &Str) -> bool {
-    let mut before = member.protocols.iter().take(place);
-    before.any(|(earlier, _)| earlier == name)
 }

@@ -304,10 +304,25 @@ impl ConsumerGroup {
 
 impl ConsumerMember {
     /// Bytes of what it said of itself, roughly.
-    fn said_bytes(&self) -> usize {
+    fn said_bytes(&self, member_id: &str) -> usize {
         let names: usize = self.names.iter().map(|name| 48 + name.len()).sum();
         let classic = self.classic.as_ref().map_or(0, ClassicMember::bytes);
-        names + self.client_id.len() + classic
+        let texts = [
+            &self.instance_id,
+            &self.rack_id,
+            &self.regex,
+            &self.server_assignor,
+        ];
+        let texts = texts.into_iter().flatten().map(|text| text.len());
+        // Its id and its name stand in several places.
+        let instance_id = self.instance_id.as_ref().map_or(0, |id| id.len());
+        names
+            + texts.sum::<usize>()
+            + 4 * member_id.len()
+            + instance_id
+            + self.client_id.len()
+            + self.client_host.len()
+            + classic
     }
 
     fn validate_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {

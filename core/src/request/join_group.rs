@@ -7,7 +7,7 @@ use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::group::coordinator::{self, has_room};
-use crate::group::{Join, JoinReply};
+use crate::group::{Join, JoinReply, MAX_GROUP_BYTES, PROTOCOL_BYTES};
 use crate::wire::messages::join_group::{
     JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember,
 };
@@ -16,6 +16,10 @@ use crate::wire::{ErrorCode, Str};
 /// The first version that has a timeout of its own for rebalances (KIP-62). A negative one is over at
 /// once, as in Kafka.
 const REBALANCE_TIMEOUT: i16 = 1;
+
+/// The longest name that a member id begins with: with a dash and 36 characters behind it, the id must
+/// still be one that a client can say.
+const MAX_PREFIX_BYTES: usize = i16::MAX as usize - 37;
 
 pub(super) fn handle(
     state: &mut State,
@@ -27,7 +31,7 @@ pub(super) fn handle(
 ) {
     let group_id = request.group_id.clone();
     let member_id = request.member_id.clone();
-    let placed = place(state, cx, &request);
+    let placed = check_weight(&request).and_then(|()| place(state, cx, &request));
     let (index, into) = match placed {
         Ok(placed) => placed,
         Err(error) => {
@@ -92,6 +96,16 @@ fn join_consumer(
     });
 }
 
+/// What no group has room for is not even copied.
+fn check_weight(request: &JoinGroupRequest) -> Result<(), ErrorCode> {
+    let protocols = request.protocols.iter();
+    let weights = protocols.map(|it| PROTOCOL_BYTES + it.name.len() + it.metadata.len());
+    if weights.sum::<usize>() > MAX_GROUP_BYTES {
+        return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
+    }
+    Ok(())
+}
+
 /// The shard of the group, which is there then, and its kind.
 fn place(
     state: &mut State,
@@ -137,7 +151,8 @@ fn join_of(
     let session_timeout_ms = u64::try_from(request.session_timeout_ms).unwrap_or(0);
     let client_id = client_id.map_or_else(Str::new, |id| id.detach());
     let instance_id = request.group_instance_id.map(|id| id.detach());
-    let named_after = instance_id.as_ref().unwrap_or(&client_id);
+    let named_after: &str = instance_id.as_ref().unwrap_or(&client_id);
+    let (named_after, _) = named_after.split_at(named_after.floor_char_boundary(MAX_PREFIX_BYTES));
     let new_member_id = format!("{named_after}-{}", state.new_uuid()).into();
     let protocols: Vec<_> = request
         .protocols

@@ -84,7 +84,12 @@ enum Asked {
 /// answer grow.
 fn each_once(mut topics: Vec<MetadataRequestTopic>) -> Vec<MetadataRequestTopic> {
     let mut seen = BTreeSet::new();
-    topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
+    topics.retain(|topic| {
+        // With an id, the name does not count.
+        let name = topic.name.clone();
+        let name = name.filter(|_| topic.topic_id == TopicId::ZERO);
+        seen.insert((topic.topic_id, name))
+    });
     topics
 }
 

@@ -1,5 +1,6 @@
 //! OffsetFetch (KIP-709, KIP-848): how far groups have read.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::broker::State;
@@ -39,6 +40,7 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Of
             ..Default::default()
         }]
     };
+    let asked = each_once(asked);
     let mut marks: Vec<(i32, Offset)> = Vec::new();
     let groups: Vec<OffsetFetchResponseGroup> = asked
         .iter()
@@ -61,6 +63,26 @@ pub(super) fn handle(state: &mut State, id: RequestId, version: i16, request: Of
         Answer::from(in_version(version, groups.collect()))
     };
     coordinator::answer_when_durable(state, id, &marks, response, failed);
+}
+
+/// All of a group once, and each partition that is named once: what is asked again and again must not
+/// make the answer grow.
+fn each_once(mut groups: Vec<OffsetFetchRequestGroup>) -> Vec<OffsetFetchRequestGroup> {
+    let mut whole = BTreeSet::new();
+    let mut named = BTreeSet::new();
+    groups.retain_mut(|group| {
+        let Some(topics) = &mut group.topics else {
+            return whole.insert(group.group_id.clone());
+        };
+        for topic in topics {
+            topic.partition_indexes.retain(|partition| {
+                let topic = (topic.topic_id, topic.name.clone());
+                named.insert((group.group_id.clone(), topic, *partition))
+            });
+        }
+        true
+    });
+    groups
 }
 
 /// The offsets that a group is asked for, and up to where the log must be durable for them to hold.

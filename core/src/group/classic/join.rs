@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::member::{Joining, Member};
+use super::member::{Joining, Member, weight_of};
 use super::{
     ClassicGroup, ClassicState, Join, JoinReply, MAX_GROUP_BYTES, MAX_PENDING,
     NEW_MEMBER_JOIN_TIMEOUT_MS, Outcome, Reply, SyncReply,
@@ -57,13 +57,9 @@ impl ClassicGroup {
                 known.is_some() || self.members.len() < config.max_size
             }
         };
-        let metadata: usize = join
-            .protocols
-            .iter()
-            .map(|(name, data)| name.len() + data.len())
-            .sum();
         let before = known.map_or(0, Member::bytes);
-        let fits = self.bytes.saturating_sub(before) + metadata <= MAX_GROUP_BYTES;
+        let fits =
+            self.bytes.saturating_sub(before) + weight_of(&join.protocols) <= MAX_GROUP_BYTES;
         room && fits && (known.is_some() || self.pending.len() <= MAX_PENDING)
     }
 

@@ -1,5 +1,6 @@
 //! A member of a classic group.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -10,6 +11,22 @@ use crate::wire::Str;
 /// A protocol that a member offers (an assignor, for consumers), and what the leader needs to know
 /// of the member under it.
 pub(crate) type Protocol = (Str, Bytes);
+
+/// Bytes that protocols hold, roughly: with many short names it is the names' places that count.
+pub(crate) fn weight_of(protocols: &[Protocol]) -> usize {
+    let protocols = protocols.iter();
+    protocols
+        .map(|(name, metadata)| PROTOCOL_BYTES + name.len() + metadata.len())
+        .sum()
+}
+
+/// The names of protocols, each once: a member that offers one twice still is one member.
+pub(crate) fn names_of(protocols: &[Protocol]) -> BTreeSet<&Str> {
+    protocols.iter().map(|(name, _)| name).collect()
+}
+
+/// What a protocol holds beside its name and its metadata.
+pub(crate) const PROTOCOL_BYTES: usize = 64;
 
 /// A member.
 #[derive(Clone, Debug)]
@@ -54,15 +71,12 @@ impl Member {
 
     /// Bytes that it holds, roughly.
     pub(super) fn bytes(&self) -> usize {
-        let protocols = self.protocols.iter();
         let instance_id = self.instance_id.as_ref().map_or(0, |id| id.len());
         // The member id is made of the client's or the instance's, and stands in several places.
         192 + 4 * (self.client_id.len() + instance_id)
             + self.client_host.len()
             + self.assignment.len()
-            + protocols
-                .map(|(name, metadata)| 32 + name.len() + metadata.len())
-                .sum::<usize>()
+            + weight_of(&self.protocols)
     }
 
     pub(super) fn has_joined(&self) -> bool {

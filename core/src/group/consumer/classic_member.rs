@@ -6,6 +6,7 @@
 //! is to the others, and says what the member owns. It has its rebalance timeout to join in, and then
 //! again to ask for its assignment.
 
+use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -15,7 +16,9 @@ use super::replay::each;
 use super::{Beat, ConsumerGroup, ConsumerMember, MemberState, Records, Topics};
 use crate::group::MemberRef;
 use crate::group::assignor::Partitions;
-use crate::group::classic::{Join, JoinReply, MAX_GROUP_BYTES, Protocol, Sync, SyncReply};
+use crate::group::classic::{
+    Join, JoinReply, MAX_GROUP_BYTES, Protocol, Sync, SyncReply, names_of, weight_of,
+};
 use crate::group::config::GroupConfig;
 use crate::time::Now;
 use crate::wire::consumer_protocol::{
@@ -40,10 +43,7 @@ pub(crate) struct ClassicMember {
 impl ClassicMember {
     /// Bytes that it holds, roughly.
     pub(super) fn bytes(&self) -> usize {
-        let protocols = self.protocols.iter();
-        protocols
-            .map(|(name, metadata)| 64 + name.len() + metadata.len())
-            .sum()
+        weight_of(&self.protocols)
     }
 
     pub(super) fn to_value(&self) -> ClassicMemberMetadata {
@@ -95,12 +95,8 @@ impl ClassicMember {
     }
 
     /// Each protocol once.
-    fn offered(&self) -> impl Iterator<Item = &Str> {
-        let names = self.protocols.iter().map(|(name, _)| name);
-        names.enumerate().filter_map(|(place, name)| {
-            let mut before = self.protocols.iter().take(place);
-            (!before.any(|(earlier, _)| earlier == name)).then_some(name)
-        })
+    fn offered(&self) -> BTreeSet<&Str> {
+        names_of(&self.protocols)
     }
 }
 
@@ -255,11 +251,7 @@ impl ConsumerGroup {
             .is_some_and(|instance_id| self.static_members.contains_key(instance_id));
         let room = known.is_some() || replaces || self.members.len() < config.consumer_max_size;
         // All of it must fit into one record again when the group becomes a classic one.
-        let offered: usize = join
-            .protocols
-            .iter()
-            .map(|(name, metadata)| 64 + name.len() + metadata.len())
-            .sum();
+        let offered = weight_of(&join.protocols);
         let others = self.members.iter();
         let others = others.filter(|(member_id, _)| **member_id != join.member_id);
         let others = others.filter_map(|(_, member)| member.classic.as_ref());
@@ -270,10 +262,10 @@ impl ConsumerGroup {
         // One who was a classic member itself does not stand in its own way.
         let own = known.and_then(|member| member.classic.as_ref());
         let all = self.classic_members - usize::from(own.is_some());
+        let own = own.map_or_else(BTreeSet::new, ClassicMember::offered);
         let by_all = |name: &Str| {
             let offers = self.offers.get(name).copied().unwrap_or(0);
-            let by_itself = own.is_some_and(|own| own.offered().any(|offered| offered == name));
-            offers - usize::from(by_itself) == all
+            offers - usize::from(own.contains(name)) == all
         };
         if join.protocol_type != CONSUMER || !join.protocols.iter().any(|(name, _)| by_all(name)) {
             return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);

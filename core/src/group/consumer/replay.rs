@@ -65,7 +65,7 @@ impl ConsumerGroup {
             CoordinatorRecord::ConsumerGroupMemberMetadata(key, None) => {
                 self.set_assignment(&key.member_id, Partitions::new(), Partitions::new());
                 if let Some(member) = self.members.remove(&key.member_id) {
-                    self.said_bytes -= member.said_bytes();
+                    self.said_bytes -= member.said_bytes(&key.member_id);
                     self.count_classic(member.classic.as_ref(), None);
                     if let Some(instance_id) = &member.instance_id
                         && self.static_members.get(instance_id) == Some(&key.member_id)
@@ -95,7 +95,7 @@ impl ConsumerGroup {
                 };
                 let assigned = of(&value.assigned_partitions);
                 let revoking = of(&value.partitions_pending_revocation);
-                let member = self.members.entry(key.member_id.clone()).or_default();
+                let member = self.member_or_new(&key.member_id);
                 member.epoch = value.member_epoch;
                 member.previous_epoch = value.previous_member_epoch;
                 member.state = state_of(value.state);
@@ -120,9 +120,18 @@ impl ConsumerGroup {
         }
     }
 
+    fn member_or_new(&mut self, member_id: &Str) -> &mut ConsumerMember {
+        let said_bytes = &mut self.said_bytes;
+        self.members.entry(member_id.clone()).or_insert_with(|| {
+            let member = ConsumerMember::default();
+            *said_bytes += member.said_bytes(member_id);
+            member
+        })
+    }
+
     fn apply_member(&mut self, member_id: &Str, value: &ConsumerGroupMemberMetadataValue) {
-        let member = self.members.entry(member_id.clone()).or_default();
-        self.said_bytes -= member.said_bytes();
+        let member = self.member_or_new(member_id);
+        let said_before = member.said_bytes(member_id);
         member.instance_id.clone_from(&value.instance_id);
         member.rack_id.clone_from(&value.rack_id);
         member.client_id.clone_from(&value.client_id);
@@ -135,7 +144,8 @@ impl ConsumerGroup {
         let classic = value.classic_member_metadata.as_ref();
         let classic = classic.map(ClassicMember::from);
         let before = core::mem::replace(&mut member.classic, classic.clone());
-        self.said_bytes += member.said_bytes();
+        let said = member.said_bytes(member_id);
+        self.said_bytes = self.said_bytes - said_before + said;
         self.count_classic(before.as_ref(), classic.as_ref());
         if let Some(instance_id) = &value.instance_id {
             self.static_members
