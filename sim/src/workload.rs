@@ -33,6 +33,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use odradek_core::bugs::Bugs;
+use odradek_core::client::GroupProtocol;
 use odradek_core::ids::{ConnectionId, TopicId};
 use odradek_core::time::{Mono, Now};
 
@@ -57,6 +58,7 @@ pub mod keeper;
 pub mod lister;
 pub mod machine;
 pub mod machine_consumer;
+pub mod machine_member;
 pub mod machine_producer;
 pub mod pace;
 pub mod producer;
@@ -256,6 +258,15 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..mix.refused {
         clients.push(Box::new(refused::Refused::default()));
+    }
+    // Last, so that they move nobody else.
+    for (members, protocol) in [
+        (groups.machine_classic, GroupProtocol::Classic),
+        (groups.machine_consumer, GroupProtocol::Consumer),
+    ] {
+        for _ in 0..members {
+            clients.push(Box::new(machine_member::MachineMember::new(protocol, bugs)));
+        }
     }
     clients
 }
