@@ -19,6 +19,7 @@ use super::machine::{Machine, bootstrap, broken, is_inexcusable};
 use super::seen::{ReadRecord, Seen, borrowed};
 use super::{Client, ClientContext};
 use crate::clock::MILLISECOND;
+use crate::oracle::Mark;
 
 /// A member of a group of machines.
 #[derive(Debug)]
@@ -34,6 +35,16 @@ pub struct MachineMember {
     last_commit: u64,
     is_finishing: bool,
     is_closed: bool,
+}
+
+/// What a member can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Assigned,
+    Revoked,
+    Lost,
+    Committed,
+    CommitRefused,
 }
 
 /// The tag of the timer for the next poll.
@@ -200,10 +211,12 @@ impl MachineMember {
                     if !self.commits.remove(&id) {
                         broken(cx, format!("{id}: committed, and nobody asked"));
                     }
-                    if let Err(error) = result
-                        && is_inexcusable(&error)
-                    {
-                        broken(cx, format!("{id}: {error}"));
+                    match result {
+                        Ok(_) => self.mark(cx, Came::Committed),
+                        Err(error) if is_inexcusable(&error) => {
+                            broken(cx, format!("{id}: {error}"));
+                        }
+                        Err(_) => self.mark(cx, Came::CommitRefused),
                     }
                 }
                 ClientEvent::Closed { .. } => {
@@ -227,6 +240,7 @@ impl MachineMember {
             match item {
                 Polled::Record(record) => self.record(cx, &record),
                 Polled::Assigned(partitions) => {
+                    self.mark(cx, Came::Assigned);
                     for partition in partitions {
                         cx.saw.push(Seen::Goes {
                             reader: self.reader(cx.client),
@@ -239,6 +253,7 @@ impl MachineMember {
                     }
                 }
                 Polled::Revoked(partitions) => {
+                    self.mark(cx, Came::Revoked);
                     for partition in partitions {
                         if self.owned.remove(&partition).is_none() {
                             broken(cx, format!("{partition} is revoked, and was not assigned"));
@@ -247,6 +262,7 @@ impl MachineMember {
                 }
                 // Some of them may have been revoked before.
                 Polled::Lost(partitions) => {
+                    self.mark(cx, Came::Lost);
                     for partition in partitions {
                         self.owned.remove(&partition);
                     }
@@ -262,6 +278,22 @@ impl MachineMember {
                 Polled::Error { .. } | Polled::EndOfPartition { .. } => {}
             }
         }
+    }
+
+    fn mark(&self, cx: &mut ClientContext<'_>, came: Came) {
+        let mark = match (self.protocol, came) {
+            (GroupProtocol::Classic, Came::Assigned) => Mark::ClassicMachineAssigned,
+            (GroupProtocol::Classic, Came::Revoked) => Mark::ClassicMachineRevoked,
+            (GroupProtocol::Classic, Came::Lost) => Mark::ClassicMachineFenced,
+            (GroupProtocol::Classic, Came::Committed) => Mark::ClassicMachineCommitted,
+            (GroupProtocol::Classic, Came::CommitRefused) => Mark::ClassicMachineCommitRefused,
+            (GroupProtocol::Consumer, Came::Assigned) => Mark::ConsumerMachineAssigned,
+            (GroupProtocol::Consumer, Came::Revoked) => Mark::ConsumerMachineRevoked,
+            (GroupProtocol::Consumer, Came::Lost) => Mark::ConsumerMachineFenced,
+            (GroupProtocol::Consumer, Came::Committed) => Mark::ConsumerMachineCommitted,
+            (GroupProtocol::Consumer, Came::CommitRefused) => Mark::ConsumerMachineCommitRefused,
+        };
+        cx.saw.push(Seen::Mark(mark));
     }
 
     fn record(&mut self, cx: &mut ClientContext<'_>, record: &ConsumerRecord) {
