@@ -43,6 +43,9 @@ use crate::disk::Disk;
 use crate::swarm::Workload;
 use crate::trace::ChainedHash;
 
+/// The file that says that a stop was clean.
+pub(crate) const CLEAN: &str = "clean.shutdown";
+
 pub mod admin;
 pub mod answers;
 pub mod cleaned;
@@ -681,9 +684,11 @@ impl Oracle {
         self.models.process_ended(death);
     }
 
-    /// A graceful stop is over: all files say what they should.
+    /// A graceful stop is over. If it is marked clean, all files say what they should.
     pub fn stopped(&mut self, disk: &Disk) {
-        self.check_indexes(disk, true);
+        if disk.cached(&CLEAN.into()).is_some() {
+            self.check_indexes(disk, true);
+        }
     }
 
     /// A frame reached the broker.
