@@ -13,12 +13,10 @@ mod serve;
 mod support;
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 use serve::Serve;
-use support::run;
-use tempfile::TempDir;
+use support::{run, text};
 
 const SHORT: [&str; 8] = [
     "--rounds",
@@ -30,16 +28,6 @@ const SHORT: [&str; 8] = [
     "--output",
     "json",
 ];
-
-fn broker() -> (TempDir, Serve) {
-    let dir = tempfile::tempdir().unwrap();
-    let broker = Serve::start(dir.path());
-    (dir, broker)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 /// Runs a bench against a broker; what it found.
 #[track_caller]
@@ -66,7 +54,7 @@ fn assert_found(row: &Value, metrics: &[&str]) {
 
 #[test]
 fn every_load_finds_something_on_a_broker_and_leaves_no_topic_behind() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let rates = ["mb_per_s", "records_per_s", "p50_us"];
     let row = bench(&broker, &["produce", "--records", "50"]);
     assert_found(&row, &rates);
@@ -120,7 +108,7 @@ fn every_load_finds_something_on_a_broker_and_leaves_no_topic_behind() {
 
 #[test]
 fn a_row_says_all_that_is_needed_to_judge_it_and_can_be_drawn() {
-    let (dir, broker) = broker();
+    let (dir, broker) = Serve::on_a_new_directory();
     let rows = dir.path().join("rows.jsonl");
     let keep = ["--rows", text(&rows), "--durability", "fsync"];
     for records in ["1", "100"] {

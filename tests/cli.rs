@@ -16,18 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serve::Serve;
-use support::{Ran, finish, odradek, run, wait};
-use tempfile::TempDir;
-
-fn broker() -> (TempDir, Serve) {
-    let dir = tempfile::tempdir().unwrap();
-    let broker = Serve::start(dir.path());
-    (dir, broker)
-}
-
-fn text(path: &std::path::Path) -> &str {
-    path.to_str().unwrap()
-}
+use support::{Ran, finish, odradek, run, text, wait};
 
 // ---- help and usage ----
 
@@ -102,7 +91,7 @@ fn a_command_without_a_broker_says_so_at_once() {
 
 #[test]
 fn topics_are_created_listed_described_altered_and_deleted() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let ran = broker
         .run(&[
             "topic",
@@ -178,7 +167,7 @@ fn topics_are_created_listed_described_altered_and_deleted() {
 
 #[test]
 fn what_a_topic_command_cannot_do_is_said_with_the_next_step() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     broker.run(&["topic", "create", "a"]).ok();
     let refused = |args: &[&str], words: &[&str]| {
         let ran = broker.run(args).failed(1);
@@ -236,7 +225,7 @@ fn from_beginning(broker: &Serve, topic: &str, args: &[&str]) -> Ran {
 
 #[test]
 fn lines_go_in_and_come_out_through_pipes() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let lines: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
     let ran = broker
         .run_with(&["produce", "t", "--output", "json"], lines.as_bytes())
@@ -256,7 +245,7 @@ fn lines_go_in_and_come_out_through_pipes() {
 
 #[test]
 fn every_compression_comes_back_the_same() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let lines: String = (0..500)
         .map(|n| format!("{n} {}\n", "abc".repeat(n % 50)))
         .collect();
@@ -272,7 +261,7 @@ fn every_compression_comes_back_the_same() {
 
 #[test]
 fn keys_headers_nulls_and_bytes_survive_the_way_through_json() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let args = [
         "produce",
         "t",
@@ -315,7 +304,7 @@ fn keys_headers_nulls_and_bytes_survive_the_way_through_json() {
 
 #[test]
 fn records_of_a_key_stay_together_and_partitions_can_be_chosen() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     broker
         .run(&["topic", "create", "t", "--partitions", "4"])
         .ok();
@@ -352,7 +341,7 @@ fn records_of_a_key_stay_together_and_partitions_can_be_chosen() {
 
 #[test]
 fn reading_begins_where_it_is_told() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let line = |n: i64| format!("{{\"value\":\"{n}\",\"timestamp\":{}}}\n", 1000 * n);
     let lines: String = (1..=10).map(line).collect();
     // Timestamps of 1970 are fine.
@@ -383,7 +372,7 @@ fn reading_begins_where_it_is_told() {
 
 #[test]
 fn an_empty_topic_is_read_to_its_end_at_once() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     broker
         .run(&["topic", "create", "t", "--partitions", "3"])
         .ok();
@@ -408,7 +397,7 @@ fn an_empty_topic_is_read_to_its_end_at_once() {
 
 #[test]
 fn a_waiting_reader_gets_each_record_as_it_comes() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     broker.run(&["topic", "create", "t"]).ok();
     let mut consumer = odradek(&["consume", "t", "--from", "beginning", "--count", "2"])
         .args(["--bootstrap", &broker.bootstrap()])
@@ -426,7 +415,7 @@ fn a_waiting_reader_gets_each_record_as_it_comes() {
 
 #[test]
 fn a_typed_line_is_sent_before_the_next_one() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let mut producer = odradek(&["produce", "t", "--bootstrap", &broker.bootstrap()])
         .stdin(Stdio::piped())
         .spawn()
@@ -448,7 +437,7 @@ fn a_typed_line_is_sent_before_the_next_one() {
 
 #[test]
 fn a_reader_that_is_gone_ends_consume_quietly() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     let lines: String = (0..50_000).map(|n| format!("{n}\n")).collect();
     broker.run_with(&["produce", "t"], lines.as_bytes()).ok();
     // As a shell runs `odradek consume ... | head -1`, with the exit code of consume.
@@ -476,7 +465,7 @@ fn a_reader_that_is_gone_ends_consume_quietly() {
 
 #[test]
 fn a_record_that_is_refused_is_named_by_its_line() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     broker
         .run(&[
             "topic",
@@ -530,7 +519,7 @@ fn a_topic_is_not_created_where_the_broker_must_not() {
 
 #[test]
 fn every_acks_is_accepted() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     for acks in ["all", "1", "0"] {
         broker
             .run_with(&["produce", "t", "--acks", acks], b"x\n")
@@ -544,7 +533,7 @@ fn every_acks_is_accepted() {
 
 #[test]
 fn what_a_broker_wrote_dumps_and_verifies() {
-    let (dir, broker) = broker();
+    let (dir, broker) = Serve::on_a_new_directory();
     let args = [
         "--set",
         "log.segment.bytes=1048576",

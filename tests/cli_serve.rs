@@ -13,22 +13,19 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serve::Serve;
-use support::{odradek, run};
-use tempfile::TempDir;
+use support::{Ran, odradek, run, text};
 
-fn broker() -> (TempDir, Serve) {
-    let dir = tempfile::tempdir().unwrap();
-    let broker = Serve::start(dir.path());
-    (dir, broker)
-}
-
-fn text(path: &std::path::Path) -> &str {
-    path.to_str().unwrap()
+/// A start on a directory that it must refuse.
+#[track_caller]
+fn refused(data: &Path) -> Ran {
+    let listen = ["--listen", "127.0.0.1:0"];
+    run(&[&["serve"], &listen[..], &["--data-dir", text(data)]].concat()).failed(1)
 }
 
 #[test]
@@ -180,15 +177,8 @@ fn kafkas_own_properties_file_is_understood() {
 
 #[test]
 fn a_second_process_on_the_same_directory_is_refused() {
-    let (dir, broker) = broker();
-    let args = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        text(dir.path()),
-    ];
-    let ran = run(&args).failed(1);
+    let (dir, broker) = Serve::on_a_new_directory();
+    let ran = refused(dir.path());
     assert!(ran.stderr.contains(text(dir.path())), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("in use by another process"),
@@ -201,27 +191,20 @@ fn a_second_process_on_the_same_directory_is_refused() {
 
 #[test]
 fn an_unknown_format_version_is_refused_and_nothing_is_touched() {
-    let (dir, broker) = broker();
+    let (dir, broker) = Serve::on_a_new_directory();
     broker.run(&["topic", "create", "orders"]).ok();
     assert_eq!(broker.stop().0, Some(0));
     let format = dir.path().join("odradek.format");
     fs::write(&format, "odradek data directory v99\n").unwrap();
     let before = contents(dir.path());
-    let ran = run(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        text(dir.path()),
-    ])
-    .failed(1);
+    let ran = refused(dir.path());
     assert!(ran.stderr.contains("v99"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nothing was touched"), "{}", ran.stderr);
     assert_eq!(contents(dir.path()), before);
 }
 
 /// Every file below a directory with its bytes.
-fn contents(dir: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+fn contents(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -240,14 +223,7 @@ fn contents(dir: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 fn a_directory_of_somebody_else_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.tex"), "x").unwrap();
-    let ran = run(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        text(dir.path()),
-    ])
-    .failed(1);
+    let ran = refused(dir.path());
     assert!(ran.stderr.contains("thesis.tex"), "{}", ran.stderr);
     assert!(ran.stderr.contains("empty directory"), "{}", ran.stderr);
 }
@@ -265,14 +241,7 @@ fn what_keeps_it_from_starting_is_named_with_what_to_do() {
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let through = file.join("data");
-    let ran = run(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        text(&through),
-    ])
-    .failed(1);
+    let ran = refused(&through);
     assert!(ran.stderr.contains(text(&file)), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("choose another directory"),
@@ -345,7 +314,7 @@ fn sigterm_and_sigint_leave_a_clean_marker_and_a_kill_does_not() {
 
 #[test]
 fn a_stop_does_not_wait_for_idle_or_long_polling_clients() {
-    let (_dir, broker) = broker();
+    let (_dir, broker) = Serve::on_a_new_directory();
     broker.run(&["topic", "create", "t"]).ok();
     let _idle = TcpStream::connect(broker.address).unwrap();
     let mut waiting = odradek(&["consume", "t", "--bootstrap", &broker.bootstrap()])
@@ -364,7 +333,7 @@ fn a_stop_does_not_wait_for_idle_or_long_polling_clients() {
 
 #[test]
 fn a_second_signal_ends_it_at_once_and_what_was_acknowledged_is_there() {
-    let (dir, broker) = broker();
+    let (dir, broker) = Serve::on_a_new_directory();
     let lines = format!("{}\n", "x".repeat(100_000)).repeat(200);
     broker.run_with(&["produce", "t"], lines.as_bytes()).ok();
     // Somebody who asks for much and takes nothing keeps a graceful stop waiting for a while.

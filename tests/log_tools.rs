@@ -5,13 +5,13 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use odradek_core::bugs::Bugs;
 use odradek_core::ids::{LeaderEpoch, Offset};
 use odradek_core::log::index_builder::{IndexState, IndexedBatch};
 use odradek_core::record::{BatchBuilder, BatchFields, BatchHeader, Compression};
-use support::{Ran, run};
+use support::{Ran, run, text};
 use tempfile::TempDir;
 
 /// A log that the test writes as a broker would.
@@ -85,10 +85,6 @@ impl Log {
     fn dump(&self, args: &[&str]) -> Ran {
         run(&[&["log", "dump", text(&self.dir)], args].concat())
     }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 /// A batch whose records have offsets from `base` on and timestamps of 1000 per offset.

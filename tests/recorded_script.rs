@@ -1,6 +1,7 @@
 //! A run behind real sockets and files is a script: the inputs that the edge recorded, handled
 //! again by the same kind of broker in a plain loop, without edge, files or threads, give the same
-//! effects, byte for byte and step for step.
+//! effects, byte for byte and step for step. And the simulator's disk, which those effects are asked of,
+//! answers as the real one did and holds the same files in the end.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -8,8 +9,10 @@
 )]
 
 mod harness;
+#[path = "harness/mirror.rs"]
+mod mirror;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ use harness::Client;
 use harness::client::{FETCH, PRODUCE, fetch_request, produce_request};
 use harness::data_dir::{append, segment_files, temporary};
 use harness::records::{TIME, all_values, batch, batch_at};
+use mirror::{Mirror, Tree, tree_of};
 use odradek_core::broker::Broker;
 use odradek_core::effect::{Effect, Effects};
 use odradek_core::input::Input;
@@ -92,17 +96,20 @@ fn config(durability: Durability) -> BrokerConfig {
     config
 }
 
-/// A broker whose processes are recorded, each on a tape of its own.
+/// A broker whose processes are recorded, each on a tape of its own, with what the directory held when
+/// it started.
 struct Recorded {
     broker: InProcess<Broker>,
-    tapes: Arc<Mutex<Vec<Tape>>>,
+    tapes: Arc<Mutex<Vec<(Tree, Tape)>>>,
     durability: Durability,
+    data: PathBuf,
 }
 
 impl Recorded {
     fn start(data: &Path, durability: Durability) -> Self {
-        let tapes: Arc<Mutex<Vec<Tape>>> = Arc::default();
+        let tapes: Arc<Mutex<Vec<(Tree, Tape)>>> = Arc::default();
         let all = tapes.clone();
+        let directory = data.to_owned();
         let broker = InProcess::launch(
             Setup {
                 data_dir: Some(data.to_owned()),
@@ -111,7 +118,8 @@ impl Recorded {
             move || Broker::new(config(durability), SEED),
             Some(Box::new(move || {
                 let tape = Tape::default();
-                all.lock().unwrap().push(tape.clone());
+                let before = tree_of(&directory);
+                all.lock().unwrap().push((before, tape.clone()));
                 Box::new(Keep(tape))
             })),
         )
@@ -120,6 +128,7 @@ impl Recorded {
             broker,
             tapes,
             durability,
+            data: data.to_owned(),
         }
     }
 
@@ -132,7 +141,10 @@ impl Recorded {
     fn replay_all(mut self) -> std::collections::BTreeMap<String, usize> {
         self.broker.kill();
         let mut kinds = std::collections::BTreeMap::new();
-        for (process, tape) in self.tapes.lock().unwrap().iter().enumerate() {
+        let mut tapes = self.tapes.lock().unwrap();
+        let mut after: Vec<Tree> = tapes.iter().skip(1).map(|(tree, _)| tree.clone()).collect();
+        after.push(tree_of(&self.data));
+        for (process, (before, tape)) in tapes.iter_mut().enumerate() {
             let steps = std::mem::take(&mut *tape.lock().unwrap());
             assert!(!steps.is_empty());
             for step in &steps {
@@ -147,24 +159,54 @@ impl Recorded {
                     *kinds.entry(first_words(effect, 1)).or_default() += 1;
                 }
             }
-            replay(process, self.durability, steps);
+            let stopped = steps
+                .iter()
+                .flat_map(|step| &step.effects)
+                .any(|effect| effect.starts_with("stopped"));
+            let mirror = replay(process, self.durability, before, steps);
+            // A kill finds some of it undone.
+            if stopped {
+                assert_same(&mirror.tree(), &after[process]);
+            }
         }
         kinds
     }
 }
 
-fn replay(process: usize, durability: Durability, steps: Vec<Step>) {
+/// Where two trees differ, in a few words instead of all their bytes.
+fn assert_same(virtually: &Tree, really: &Tree) {
+    let names = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(virtually), names(really));
+    for (path, content) in virtually {
+        assert!(
+            content == &really[path],
+            "{path}: virtually {:?} bytes, really {:?}",
+            content.as_ref().map(Bytes::len),
+            really[path].as_ref().map(Bytes::len)
+        );
+    }
+}
+
+/// Handles a tape again, and gives what its effects make of the simulator's disk.
+fn replay(process: usize, durability: Durability, before: &Tree, steps: Vec<Step>) -> Mirror {
+    let mut mirror = Mirror::with(before);
     let mut broker = Broker::new(config(durability), SEED);
     let mut effects = Effects::new();
     for (number, step) in steps.into_iter().enumerate() {
-        let line = step.input.to_string();
+        let place = format!("process {process}, step {number}: {}", step.input);
+        if let Input::Disk(completion) = &step.input {
+            let checked = mirror.check(completion);
+            checked.unwrap_or_else(|difference| panic!("{place}: {difference}"));
+        }
         broker.handle(step.now, step.input, &mut effects);
-        let replayed: Vec<String> = effects.drain().map(|effect| in_full(&effect)).collect();
-        assert_eq!(
-            replayed, step.effects,
-            "process {process}, step {number}: {line}"
-        );
+        let effects: Vec<Effect> = effects.drain().collect();
+        let replayed: Vec<String> = effects.iter().map(in_full).collect();
+        assert_eq!(replayed, step.effects, "{place}");
+        for effect in effects {
+            mirror.carry_out(effect);
+        }
     }
+    mirror
 }
 
 /// A bit of everything: topics made and deleted, several producers, partitions and policies of
@@ -351,7 +393,7 @@ fn a_script_that_was_tampered_with_is_noticed() {
     client.create_topic("orders", 1, &[]);
     client.produce("orders", 0, batch(&[b"a"])).unwrap();
     recorded.broker.stop().unwrap();
-    let tape = recorded.tapes.lock().unwrap()[0].clone();
+    let (before, tape) = recorded.tapes.lock().unwrap()[0].clone();
     let steps = || -> Vec<Step> {
         let kept = tape.lock().unwrap();
         let copy = |step: &Step| Step {
@@ -361,9 +403,11 @@ fn a_script_that_was_tampered_with_is_noticed() {
         };
         kept.iter().map(copy).collect()
     };
-    replay(0, Durability::Fsync, steps());
+    replay(0, Durability::Fsync, &before, steps());
     let differs = |durability, steps: Vec<Step>| {
-        std::panic::catch_unwind(move || replay(0, durability, steps)).is_err()
+        let before = before.clone();
+        let replayed = move || drop(replay(0, durability, &before, steps));
+        std::panic::catch_unwind(replayed).is_err()
     };
     assert!(
         differs(Durability::Os, steps()),

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,6 +15,11 @@ pub(crate) fn odradek(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_odradek"));
     command.args(args);
     command
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a test's path is text")
 }
 
 /// A run that is over.

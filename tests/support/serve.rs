@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use crate::harness::program::{Ended, Launch, Program};
 use crate::support::{Ran, run_with};
@@ -19,6 +20,14 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
+    /// Starts on a free port and an empty directory, which goes with what is returned.
+    #[track_caller]
+    pub(crate) fn on_a_new_directory() -> (TempDir, Self) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let serve = Self::start(dir.path());
+        (dir, serve)
+    }
+
     /// Starts on a free port.
     #[track_caller]
     pub(crate) fn start(data_dir: &Path) -> Self {

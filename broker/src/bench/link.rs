@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
-use odradek_core::wire::ResponseBody;
 use odradek_core::wire::frame::decode_response;
 use odradek_core::wire::messages::Body;
+use odradek_core::wire::{ApiKey, ResponseBody};
 
 use super::frames::request_bytes;
 use crate::failure::Failure;
@@ -61,15 +61,22 @@ impl Link {
 
     /// Asks, and decodes the answer.
     pub(super) fn ask(&mut self, version: i16, body: &impl Body) -> Result<ResponseBody, Failure> {
-        self.send(&request_bytes("odradek-bench", version, body))?;
+        self.request(version, body)?;
+        self.answer(body.api(), version)
+    }
+
+    /// Asks, and does not wait for the answer.
+    pub(super) fn request(&mut self, version: i16, body: &impl Body) -> Result<(), Failure> {
+        self.send(&request_bytes("odradek-bench", version, body))
+    }
+
+    /// Decodes the next answer, which is to such a request.
+    pub(super) fn answer(&mut self, api: ApiKey, version: i16) -> Result<ResponseBody, Failure> {
         let frame = self.receive()?.get(4..).unwrap_or_default();
-        let (_, answer) = decode_response(body.api(), version, Bytes::copy_from_slice(frame))
-            .map_err(|error| {
-                Failure::failed(format!(
-                    "the answer to {} cannot be read: {error}",
-                    body.api()
-                ))
-            })?;
+        let answer = decode_response(api, version, Bytes::copy_from_slice(frame));
+        let (_, answer) = answer.map_err(|error| {
+            Failure::failed(format!("the answer to {api} cannot be read: {error}"))
+        })?;
         Ok(answer)
     }
 }

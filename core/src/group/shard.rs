@@ -13,7 +13,7 @@ use crate::connection::RequestId;
 use crate::ids::{Offset, OperationId};
 use crate::partition::PartitionKey;
 use crate::time::{Mono, Now};
-use crate::wire::coordinator_records::CoordinatorRecord;
+use crate::wire::coordinator_records::{CoordinatorRecord, OffsetCommitKey, OffsetCommitValue};
 use crate::wire::{ErrorCode, Str};
 
 /// What a group holds by itself, roughly.
@@ -66,6 +66,14 @@ pub(crate) enum GroupKind {
     Consumer(Box<ConsumerGroup>),
 }
 
+impl Group {
+    /// An offset is committed by a record before `end`.
+    fn commit(&mut self, key: &OffsetCommitKey, value: OffsetCommitValue, end: Offset) {
+        self.mark = end;
+        self.offsets.insert(&key.topic, key.partition, value.into());
+    }
+}
+
 impl Shard {
     pub(super) const fn new(key: PartitionKey) -> Self {
         Self {
@@ -107,26 +115,21 @@ impl Shard {
     pub(super) fn replay_all(&mut self, now: Now, records: Vec<CoordinatorRecord>, end: Offset) {
         let mut records = records.into_iter().peekable();
         while let Some(record) = records.next() {
-            let CoordinatorRecord::OffsetCommit(key, Some(value)) = record else {
+            let CoordinatorRecord::OffsetCommit(first, Some(_)) = &record else {
                 self.replay(now, record, end, false);
                 continue;
             };
             // A group commits many partitions at once: it is looked up once.
-            let group = self.group_or_new(now, &key.group);
-            group.mark = end;
-            group
-                .offsets
-                .insert(&key.topic, key.partition, value.into());
+            let id = first.group.clone();
+            let group = self.group_or_new(now, &id);
             let goes_on = |record: &CoordinatorRecord| match record {
-                CoordinatorRecord::OffsetCommit(next, Some(_)) => next.group == key.group,
+                CoordinatorRecord::OffsetCommit(next, Some(_)) => next.group == id,
                 _ => false,
             };
-            while let Some(CoordinatorRecord::OffsetCommit(key, Some(value))) =
-                records.next_if(goes_on)
-            {
-                group
-                    .offsets
-                    .insert(&key.topic, key.partition, value.into());
+            let mut commit = Some(record);
+            while let Some(CoordinatorRecord::OffsetCommit(key, Some(value))) = commit {
+                group.commit(&key, value, end);
+                commit = records.next_if(goes_on);
             }
         }
     }
@@ -136,11 +139,7 @@ impl Shard {
     pub(super) fn replay(&mut self, now: Now, record: CoordinatorRecord, end: Offset, live: bool) {
         match record {
             CoordinatorRecord::OffsetCommit(key, Some(value)) => {
-                let group = self.group_or_new(now, &key.group);
-                group.mark = end;
-                group
-                    .offsets
-                    .insert(&key.topic, key.partition, value.into());
+                self.group_or_new(now, &key.group).commit(&key, value, end);
             }
             CoordinatorRecord::OffsetCommit(key, None) => {
                 if let Some(group) = self.groups.get_mut(&key.group) {

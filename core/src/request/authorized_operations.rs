@@ -3,6 +3,8 @@
 //! There are no access control lists yet, so that is whatever the thing supports, as with Kafka when no
 //! authorizer is configured.
 
+use crate::wire::ErrorCode;
+
 const READ: i32 = 1 << 3;
 const WRITE: i32 = 1 << 4;
 const CREATE: i32 = 1 << 5;
@@ -28,7 +30,12 @@ pub(super) const TOPIC: i32 =
     READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS;
 
 /// With a group.
-pub(super) const GROUP: i32 = READ | DELETE | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS;
+const GROUP: i32 = READ | DELETE | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS;
+
+/// What is told with a group, if the client asked for it and the group could be described.
+pub(super) fn of_group(is_asked: bool, error: ErrorCode) -> i32 {
+    told(is_asked && !error.is_error(), GROUP)
+}
 
 /// The operations if the client asked for them; Kafka's "not told" if it did not.
 pub(super) const fn told(is_asked: bool, operations: i32) -> i32 {

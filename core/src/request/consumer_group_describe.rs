@@ -38,9 +38,8 @@ pub(super) fn handle(state: &mut State, id: RequestId, request: ConsumerGroupDes
             Ok(index) => {
                 marks.push((index, state.groups.mark_of(index, group_id)));
                 let mut group = describe(state, index, group_id);
-                let is_told = with_operations && !group.error_code.is_error();
                 group.authorized_operations =
-                    authorized_operations::told(is_told, authorized_operations::GROUP);
+                    authorized_operations::of_group(with_operations, group.error_code);
                 group
             }
             Err(error) => refused(group_id, error, error.message()),

@@ -40,9 +40,8 @@ pub(super) fn handle(
         .map(|group_id| match describe(state, version, group_id) {
             Ok((mut group, mark)) => {
                 marks.push(mark);
-                let is_told = with_operations && !group.error_code.is_error();
                 group.authorized_operations =
-                    authorized_operations::told(is_told, authorized_operations::GROUP);
+                    authorized_operations::of_group(with_operations, group.error_code);
                 group
             }
             Err(error) => refused(group_id, error),

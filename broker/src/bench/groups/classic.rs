@@ -3,16 +3,15 @@
 
 use bytes::Bytes;
 use odradek_core::wire::consumer_protocol::ConsumerProtocolSubscription;
-use odradek_core::wire::frame::decode_response;
+use odradek_core::wire::messages::HeartbeatRequest;
 use odradek_core::wire::messages::join_group::{
     JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse,
 };
 use odradek_core::wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
-use odradek_core::wire::messages::{Body, HeartbeatRequest};
 use odradek_core::wire::{ApiKey, ErrorCode, ResponseBody, Str, Versioned};
 
 use super::{Members, Plan};
-use crate::bench::frames::{refused, request_bytes};
+use crate::bench::frames::refused;
 use crate::bench::link::{Link, nonsense};
 use crate::bench::schedule::{Schedule, wait_until};
 use crate::failure::Failure;
@@ -86,7 +85,7 @@ impl ClassicMembers {
             }],
             ..Default::default()
         };
-        send(link, JOIN, &request)
+        link.request(JOIN, &request)
     }
 
     /// Everybody has asked to join: takes the answers, and has the leader assign.
@@ -95,7 +94,7 @@ impl ClassicMembers {
             return Ok(());
         };
         for (member, link) in self.links.iter_mut().enumerate() {
-            let ResponseBody::JoinGroup(response) = receive(link, ApiKey::JoinGroup, JOIN)? else {
+            let ResponseBody::JoinGroup(response) = link.answer(ApiKey::JoinGroup, JOIN)? else {
                 return Err(nonsense());
             };
             let JoinGroupResponse {
@@ -135,10 +134,10 @@ impl ClassicMembers {
                 assignments,
                 ..Default::default()
             };
-            send(link, SYNC, &request)?;
+            link.request(SYNC, &request)?;
         }
         for link in &mut self.links {
-            match receive(link, ApiKey::SyncGroup, SYNC)? {
+            match link.answer(ApiKey::SyncGroup, SYNC)? {
                 ResponseBody::SyncGroup(response) if !response.error_code.is_error() => {}
                 ResponseBody::SyncGroup(response) => {
                     return Err(refused("SyncGroup", response.error_code));
@@ -195,14 +194,4 @@ impl Members for ClassicMembers {
         }
         self.finish(0)
     }
-}
-
-fn send(link: &mut Link, version: i16, body: &impl Body) -> Result<(), Failure> {
-    link.send(&request_bytes("odradek-bench", version, body))
-}
-
-pub(super) fn receive(link: &mut Link, api: ApiKey, version: i16) -> Result<ResponseBody, Failure> {
-    let frame = link.receive()?.get(4..).unwrap_or_default();
-    let answer = decode_response(api, version, Bytes::copy_from_slice(frame));
-    answer.map(|(_, answer)| answer).map_err(|_| nonsense())
 }

@@ -6,9 +6,8 @@ use odradek_core::wire::messages::consumer_group_heartbeat::{
 };
 use odradek_core::wire::{ApiKey, ResponseBody, Str};
 
-use super::classic::receive;
 use super::{Members, Plan};
-use crate::bench::frames::{refused, request_bytes};
+use crate::bench::frames::refused;
 use crate::bench::link::{Link, nonsense};
 use crate::bench::schedule::{Schedule, wait_until};
 use crate::failure::Failure;
@@ -62,12 +61,7 @@ impl ConsumerMembers {
     /// Heartbeats until nobody is told anything new.
     fn settle(&mut self) -> Result<(), Failure> {
         for _ in 0..MAX_ROUNDS {
-            let mut changed = false;
-            let numbers: Vec<usize> = (0..self.members.len()).collect();
-            for some in numbers.chunks(LINKS) {
-                changed |= self.beat(some)?;
-            }
-            if !changed && self.is_settled() {
+            if !self.beat_all()? && self.is_settled() {
                 return Ok(());
             }
         }
@@ -82,6 +76,16 @@ impl ConsumerMembers {
             let count: usize = owned.map(|topic| topic.partitions.len()).sum();
             count == self.a_group && group.iter().all(|member| Some(member.epoch) == epoch)
         })
+    }
+
+    /// Everybody heartbeats. Whether one was told anything new.
+    fn beat_all(&mut self) -> Result<bool, Failure> {
+        let numbers: Vec<usize> = (0..self.members.len()).collect();
+        let mut changed = false;
+        for some in numbers.chunks(LINKS) {
+            changed |= self.beat(some)?;
+        }
+        Ok(changed)
     }
 
     /// These members heartbeat, each on a connection of its own. Whether one was told anything new.
@@ -101,11 +105,11 @@ impl ConsumerMembers {
                 topic_partitions: says.then(|| member.owned.clone()),
                 ..Default::default()
             };
-            link.send(&request_bytes("odradek-bench", HEARTBEAT, &request))?;
+            link.request(HEARTBEAT, &request)?;
         }
         let mut changed = false;
         for (number, link) in numbers.iter().zip(&mut self.links) {
-            let answer = receive(link, ApiKey::ConsumerGroupHeartbeat, HEARTBEAT)?;
+            let answer = link.answer(ApiKey::ConsumerGroupHeartbeat, HEARTBEAT)?;
             let ResponseBody::ConsumerGroupHeartbeat(response) = answer else {
                 return Err(nonsense());
             };
@@ -165,12 +169,7 @@ impl Members for ConsumerMembers {
         self.a_group -= 1;
         // What one member had is one partition more for another.
         for _ in 0..MAX_ROUNDS {
-            let mut changed = false;
-            let numbers: Vec<usize> = (0..self.members.len()).collect();
-            for some in numbers.chunks(LINKS) {
-                changed |= self.beat(some)?;
-            }
-            if !changed {
+            if !self.beat_all()? {
                 break;
             }
         }

@@ -220,7 +220,7 @@ impl ConsumerGroup {
             ..Beat::default()
         };
         let before = self.members.get(&member_id).cloned();
-        let changed = self.update(id, &beat, before, records);
+        let changed = self.update(id, &beat, before.as_ref(), records);
         self.refresh(now, id, topics, changed, records);
         self.reconcile(id, &member_id, Some(&owned), records);
         self.touch(now, config, &member_id);

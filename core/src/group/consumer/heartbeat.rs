@@ -68,7 +68,7 @@ impl ConsumerGroup {
         let adds_nothing = before
             .as_ref()
             .is_some_and(|member| beat.adds_nothing(member));
-        let changed = !adds_nothing && self.update(id, beat, before.clone(), records);
+        let changed = !adds_nothing && self.update(id, beat, before.as_ref(), records);
         let before = before.unwrap_or_default();
         self.refresh(now, id, topics, changed, records);
         self.reconcile(id, &beat.member_id, beat.owned.as_ref(), records);
@@ -201,12 +201,10 @@ impl ConsumerGroup {
         &mut self,
         id: &Str,
         beat: &Beat,
-        before: Option<ConsumerMember>,
+        before: Option<&ConsumerMember>,
         records: &mut Records,
     ) -> bool {
-        let is_new = before.is_none();
-        let before = before.unwrap_or_default();
-        let mut member = before.clone();
+        let mut member = before.cloned().unwrap_or_default();
         let keep = |new: &Option<Str>, old: &mut Option<Str>| {
             if new.is_some() {
                 old.clone_from(new);
@@ -227,13 +225,14 @@ impl ConsumerGroup {
         member.client_id = beat.client_id.clone();
         member.client_host = beat.client_host.clone();
         member.classic.clone_from(&beat.classic);
-        if is_new || member != before {
+        if before != Some(&member) {
             self.say(member_record(id, &beat.member_id, Some(&member)), records);
         }
-        is_new
-            || member.names != before.names
-            || member.regex != before.regex
-            || member.server_assignor != before.server_assignor
+        before.is_none_or(|before| {
+            member.names != before.names
+                || member.regex != before.regex
+                || member.server_assignor != before.server_assignor
+        })
     }
 
     /// One leaves: for good, or a static member for a while.
@@ -309,17 +308,31 @@ impl ConsumerGroup {
 impl Beat {
     /// Whether the member has said all of it before.
     fn adds_nothing(&self, member: &ConsumerMember) -> bool {
+        // Each by its name, so that what a heartbeat says one day is not passed over here.
+        let Self {
+            member_id: _,
+            epoch: _,
+            instance_id,
+            rack_id,
+            rebalance_timeout_ms,
+            names,
+            regex,
+            server_assignor,
+            owned: _,
+            classic,
+            client_id,
+            client_host,
+        } = self;
         let same = |new: &Option<Str>, old: &Option<Str>| new.is_none() || new == old;
-        let timeout_ms = self.rebalance_timeout_ms;
-        same(&self.instance_id, &member.instance_id)
-            && same(&self.rack_id, &member.rack_id)
-            && same(&self.server_assignor, &member.server_assignor)
-            && timeout_ms.is_none_or(|timeout_ms| timeout_ms == member.rebalance_timeout_ms)
-            && self.names.is_none()
-            && self.regex.is_none()
-            && self.client_id == member.client_id
-            && self.client_host == member.client_host
-            && self.classic == member.classic
+        same(instance_id, &member.instance_id)
+            && same(rack_id, &member.rack_id)
+            && same(server_assignor, &member.server_assignor)
+            && rebalance_timeout_ms.is_none_or(|ms| ms == member.rebalance_timeout_ms)
+            && names.is_none()
+            && regex.is_none()
+            && *client_id == member.client_id
+            && *client_host == member.client_host
+            && *classic == member.classic
     }
 
     /// Whether the expression that it subscribes with is one.

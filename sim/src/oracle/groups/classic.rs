@@ -19,6 +19,16 @@ use super::super::{Check, Mark, Oracle};
 /// The host's timers are late, and a request may come a moment before a deadline.
 const SLACK_MS: u64 = 30;
 
+/// How long a member that joined so is in its group for sure: until its session ends, or it was told to
+/// join again and did not in time.
+pub(super) fn stays_ms(asked: &JoinGroupRequest) -> u64 {
+    let rebalance_ms = match asked.rebalance_timeout_ms {
+        -1 => asked.session_timeout_ms,
+        rebalance_ms => rebalance_ms,
+    };
+    asked.session_timeout_ms.min(rebalance_ms).max(0) as u64
+}
+
 /// What was seen of a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classic {
@@ -240,15 +250,10 @@ impl Oracle {
             }
         }
         known.told.push((now, generation));
-        let rebalance_ms = match asked.rebalance_timeout_ms {
-            -1 => asked.session_timeout_ms,
-            rebalance_ms => rebalance_ms,
-        };
-        let sure_ms = asked.session_timeout_ms.min(rebalance_ms);
         known.present.push(Present {
             member: member.clone(),
             since: now,
-            until: now.plus_ms((sure_ms.max(0) as u64).saturating_sub(SLACK_MS)),
+            until: now.plus_ms(stays_ms(asked).saturating_sub(SLACK_MS)),
         });
         if is_new {
             self.mark(Mark::Rebalanced);

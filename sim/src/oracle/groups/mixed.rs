@@ -31,6 +31,7 @@ use odradek_core::wire::{ErrorCode, Versioned};
 
 use super::super::connections::Exchange;
 use super::super::{Check, Mark, Oracle};
+use super::classic::stays_ms;
 
 /// Deadlines of members are not judged closer than this.
 const SLACK_MS: u64 = 50;
@@ -161,9 +162,8 @@ impl Mixed {
         }
     }
 
-    /// A classic member was told that it is in, by an answer to what it asked at `start`.
-    fn is_inside(&mut self, now: Mono, member: &str, start: Mono, sure_ms: u64) {
-        let until = start.plus_ms(sure_ms.saturating_sub(SLACK_MS));
+    /// A classic member was told that it is in, and stays so until then at least.
+    fn is_inside(&mut self, now: Mono, member: &str, until: Mono) {
         let known = self.inside.entry(member.to_owned()).or_insert((now, until));
         known.1 = known.1.max(until);
     }
@@ -281,12 +281,6 @@ impl Oracle {
         } else {
             How::Generation
         };
-        // It is out when its session ends, or when it was told to join again and did not in time.
-        let rebalance_ms = match asked.rebalance_timeout_ms {
-            -1 => asked.session_timeout_ms,
-            rebalance_ms => rebalance_ms,
-        };
-        let sure_ms = asked.session_timeout_ms.min(rebalance_ms).max(0) as u64;
         let changed = self.judge_epoch(exchange, &group, &member, told.generation_id, how);
         if changed {
             self.mark(Mark::ProtocolChanged);
@@ -297,9 +291,9 @@ impl Oracle {
         ) else {
             return;
         };
-        known.is_inside(now, &member, start, sure_ms);
+        let until = start.plus_ms(stays_ms(asked).saturating_sub(SLACK_MS));
+        known.is_inside(now, &member, until);
         if is_consumer {
-            let until = start.plus_ms(sure_ms.saturating_sub(SLACK_MS));
             known.joined.insert(member, until);
         }
     }
