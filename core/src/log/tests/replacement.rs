@@ -184,15 +184,21 @@ fn a_start_on_a_filesystem_that_turns_read_only_loses_nothing() {
 fn a_log_start_that_rises_between_a_failed_replacement_and_its_completion_deletes_no_more() {
     let config = LogConfig {
         delete: true,
+        file_delete_delay_ms: 10_000,
         ..compacted()
     };
     let mut case = Case::new(config, false);
     case.fail_commit();
     // Inside the new segment, behind the old one whose name it gets.
-    let start = case.end - 1;
+    let names = case.h.names();
+    let old = names.iter().filter_map(|name| name.strip_suffix(".log"));
+    let second: i64 = old.map(|base| base.parse().unwrap()).nth(1).unwrap();
+    let start = second + 1;
     case.h.set_log_start(Offset(start));
     case.h.advance_ms(1_000);
     assert_eq!(*case.h.log.state(), LogState::Ready);
+    let merged = std::format!("{second:020}.log");
+    assert!(!case.h.names().contains(&merged), "both became one");
     case.h.advance_ms(120_000);
     let from_start = |seen: &[Seen]| -> Vec<Seen> {
         let seen = last_of_each_key(seen, case.end);
