@@ -60,8 +60,12 @@ pub enum Bug {
     CleanedBatchEndMoves,
     /// The cleaner deletes segments before the name of the one that replaces them is durable.
     ForgetSwapSync,
+    /// A clean stop leaves the last entry of the active segment's time index out.
+    StopWithoutTimeEntry,
     /// A rebalance of a classic group ends in the generation before it.
     KeepGeneration,
+    /// A classic group that becomes a consumer group counts its epochs anew.
+    UpgradeBeginsAnew,
     /// A SyncGroup of an earlier generation is taken.
     SyncIgnoresGeneration,
     /// A commit is taken from whoever makes it.
@@ -133,7 +137,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 46] = [
+    pub const ALL: [(&'static str, Self); 48] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -165,7 +169,9 @@ impl Bug {
         ("drop-tombstones-early", Self::DropTombstonesEarly),
         ("cleaned-batch-end-moves", Self::CleanedBatchEndMoves),
         ("forget-swap-sync", Self::ForgetSwapSync),
+        ("stop-without-time-entry", Self::StopWithoutTimeEntry),
         ("keep-generation", Self::KeepGeneration),
+        ("upgrade-begins-anew", Self::UpgradeBeginsAnew),
         ("sync-ignores-generation", Self::SyncIgnoresGeneration),
         ("commit-without-fencing", Self::CommitWithoutFencing),
         ("commit-before-durable", Self::CommitBeforeDurable),

@@ -158,6 +158,7 @@ pub fn workload_of(name: &str) -> Workload {
         | "ignore-member-epoch"
         | "rebalance-never-ends"
         | "dead-member-stays"
+        | "upgrade-begins-anew"
         | "leave-out-unknown-groups" => Workload::Rebalance,
         _ => Workload::Mixed,
     }
@@ -177,6 +178,8 @@ pub fn check_of(name: &str) -> Option<Check> {
         "hand-out-whole-batches" => Some(Check::NonMonotonicPoll),
         "cut-values" => Some(Check::UnsentRead),
         "serve-beyond-high-watermark" => Some(Check::NeverBeyondHighWatermark),
+        "stop-without-time-entry" => Some(Check::RebuiltEqualsOriginal),
+        "upgrade-begins-anew" => Some(Check::GenerationMonotonic),
         "leave-out-unknown-groups" => Some(Check::AnswersWellFormed),
         _ => None,
     }

@@ -113,6 +113,10 @@ pub struct GroupMix {
     pub classic: u32,
     /// Members of groups that the broker assigns for.
     pub consumer: u32,
+    /// Members of a classic group that are the core's client.
+    pub machine_classic: u32,
+    /// Members of a group that the broker assigns for, that are the core's client.
+    pub machine_consumer: u32,
     /// Clients that commit and clean up without being members.
     pub committers: u32,
     /// How many groups of each kind there are.
@@ -448,6 +452,9 @@ fn draw_groups(choices: &mut Choices) -> GroupMix {
         shared: Odds(pick(choices, 105, &[0, 0, 0, 400_000])),
         static_members: Odds(pick(choices, 106, &[0, 0, 400_000, 1_000_000])),
         pause_ns: pick(choices, 107, &[15, 30, 30]) * MILLISECOND,
+        // Two show all there is between members.
+        machine_classic: pick(choices, 108, &[0, 0, 2]),
+        machine_consumer: pick(choices, 109, &[0, 0, 2]),
     }
 }
 

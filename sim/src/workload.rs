@@ -1,38 +1,19 @@
 //! The clients of a run. They speak real frames through the core's codec and know nothing of the
 //! broker but what its answers say.
 //!
-//! # What the workload never produces yet
-//!
-//! - Produce: transactional ids.
-//! - Fetch: sessions, followers' fields, racks, `last_fetched_epoch`.
-//! - CreateTopics and CreatePartitions: assignments, which one node can hardly vary.
-//! - Configs: of brokers, of topics those that delete records (`retention.*`) and those that the
-//!   oracle's rebuild of an index depends on (`index.interval.bytes`, `segment.index.bytes`).
-//! - Compacted topics: only the keepers' own, which nobody else writes to and nothing is deleted from
-//!   otherwise.
-//! - DescribeTopicPartitions: cursors.
-//! - JoinGroup: other protocol types than `consumer`, user data, and what a member owns inside the
-//!   metadata (`owned_partitions` and `generation_id`, version 1 and up): the broker only compares and
-//!   hands on these bytes.
-//! - SyncGroup: a protocol type or name that is not the group's; it is refused before anything.
-//! - FindCoordinator: several keys (version 4 and up), and other types than groups, which are refused.
-//! - OffsetCommit: no metadata, and metadata over the limit: the oracle knows a commit by its metadata.
-//! - OffsetFetch: offsets of topics that are deleted and made again.
-//! - DescribeGroups, ConsumerGroupDescribe: authorized operations, of which there are none.
-//! - ConsumerGroupHeartbeat: racks that differ (nothing depends on them), and configs of groups.
-//! - Groups with members of both protocols: `group.consumer.migration.policy` is `disabled`, since the
-//!   oracle has no model of them yet.
-//! - `__consumer_offsets`: nobody produces to it, changes its configs, or deletes it.
+//! What they never produce, and why, is in [`gaps`].
 //!
 //! A client is a [`Client`]: a state machine that the world hands its events to. Some build their
 //! frames by hand, so that every version and every odd request comes up; the `machine`s are the
-//! state machines of `odradek_core::client`, as an application runs them.
+//! state machines of `odradek_core::client`, as an application runs them: producers, consumers, and
+//! members of groups by either protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::Bytes;
 use odradek_core::bugs::Bugs;
+use odradek_core::client::GroupProtocol;
 use odradek_core::ids::{ConnectionId, TopicId};
 use odradek_core::time::{Mono, Now};
 
@@ -57,6 +38,7 @@ pub mod keeper;
 pub mod lister;
 pub mod machine;
 pub mod machine_consumer;
+pub mod machine_member;
 pub mod machine_producer;
 pub mod pace;
 pub mod producer;
@@ -256,6 +238,15 @@ pub fn clients(mix: &WorkloadMix, bugs: Bugs) -> Vec<Box<dyn Client>> {
     }
     for _ in 0..mix.refused {
         clients.push(Box::new(refused::Refused::default()));
+    }
+    // Last, so that they move nobody else.
+    for (members, protocol) in [
+        (groups.machine_classic, GroupProtocol::Classic),
+        (groups.machine_consumer, GroupProtocol::Consumer),
+    ] {
+        for _ in 0..members {
+            clients.push(Box::new(machine_member::MachineMember::new(protocol, bugs)));
+        }
     }
     clients
 }

@@ -58,6 +58,8 @@ pub(super) struct Faults {
     pub(super) space: Option<u64>,
     /// File operations whose text contains this fail.
     pub(super) op: Option<&'static str>,
+    /// The filesystem takes no changes.
+    pub(super) read_only: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -172,6 +174,17 @@ impl Harness {
             .iter()
             .position(|effect| effect.to_string().contains(pattern))
             .is_some_and(|at| self.complete_at(at))
+    }
+
+    /// Executes the newest operation on the names of files once nothing else is asked for; `false` if
+    /// there is none.
+    pub(super) fn complete_newest(&mut self) -> bool {
+        let is_of_names = |effect: &Effect| match effect {
+            Effect::Manage { op, .. } => !matches!(op, FileOp::Close(_)),
+            _ => false,
+        };
+        let other = self.pending.iter().position(|effect| !is_of_names(effect));
+        self.complete_at(other.unwrap_or(self.pending.len().saturating_sub(1)))
     }
 
     fn complete_at(&mut self, at: usize) -> bool {
@@ -464,6 +477,7 @@ impl Harness {
                 *space -= fits;
                 fits
             }
+            None if self.faults.read_only => 0,
             None => bytes.len() as u64,
         };
         let whole = fits == bytes.len() as u64;
@@ -486,8 +500,8 @@ impl Harness {
             return;
         }
         let (path, up_to) = (open.path.clone(), Position(open.written));
-        if self.faults.flushes > 0 {
-            self.faults.flushes -= 1;
+        if self.faults.flushes > 0 || self.faults.read_only {
+            self.faults.flushes = self.faults.flushes.saturating_sub(1);
             self.disk.fail_flush(&path);
             let error = io_error(&path);
             self.with(|log, cx| log.on_flush_failed(cx, file, error));
@@ -507,6 +521,9 @@ impl Harness {
                 self.disk.fail_flush(path);
             }
             return Err(no_space(&FilePath::from(DIR)));
+        }
+        if self.faults.read_only && !matches!(op, FileOp::Close(_)) {
+            return Err(error(DiskErrorKind::ReadOnly, &FilePath::from(DIR)));
         }
         match op {
             FileOp::Truncate { file, length } => {

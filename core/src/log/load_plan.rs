@@ -88,6 +88,14 @@ pub struct FoundSwap {
     pub merged: Vec<Offset>,
     /// Which of its files have still the names that end with `.swap`.
     pub(crate) files: Vec<SegmentFile>,
+    /// Length of its log file.
+    pub(crate) length: Position,
+    /// Its largest timestamp, or -1.
+    pub(crate) max_timestamp: i64,
+    /// Entries of its offset index, as far as that is among `files`.
+    pub(crate) offset_entries: u32,
+    /// Entries of its time index, as far as that is among `files`.
+    pub(crate) time_entries: u32,
 }
 
 /// A closed segment.
@@ -215,32 +223,30 @@ impl LoadLog {
         segments: &BTreeMap<Offset, Lengths>,
         plan: &mut LoadPlan,
     ) -> Result<bool, DiskError> {
-        let mut found: BTreeMap<Offset, Vec<SegmentFile>> = BTreeMap::new();
-        let mut length = BTreeMap::new();
+        let mut found: BTreeMap<Offset, BTreeMap<SegmentFile, u64>> = BTreeMap::new();
         for entry in listed {
-            if let FileName::Swap(base, file) = FileName::parse(&entry.name) {
-                found.entry(base).or_default().push(file);
-                if let (SegmentFile::Log, Some(bytes)) = (file, entry.length) {
-                    length.insert(base, bytes.0);
-                }
+            if let (FileName::Swap(base, file), Some(length)) =
+                (FileName::parse(&entry.name), entry.length)
+            {
+                found.entry(base).or_default().insert(file, length.0);
             }
         }
-        for (base, mut swap) in found {
-            swap.sort_unstable();
-            let Some(length) = length.get(&base).copied() else {
+        for (base, swap) in found {
+            let Some(length) = swap.get(&SegmentFile::Log).copied() else {
                 // The log has its name already: an index without it is derived data.
                 let path = |file: &SegmentFile| file.path_with(&self.dir, base, SWAP);
-                plan.remove.extend(swap.iter().map(path));
+                plan.remove.extend(swap.keys().map(path));
                 continue;
             };
             let path = SegmentFile::Log.path_with(&self.dir, base, SWAP);
             let mut reader = BatchReader::new(files, path.clone(), HEADER_WINDOW_BYTES);
-            let (mut position, mut end) = (0, base);
+            let (mut position, mut end, mut max_timestamp) = (0, base, -1);
             while position < length {
                 match reader.header_at(position, length)? {
                     Ok(header) if header.base_offset >= end => {
                         position += header.size_bytes();
                         end = header.next_offset();
+                        max_timestamp = max_timestamp.max(header.max_timestamp);
                     }
                     // It was flushed before it got this name.
                     other => {
@@ -262,7 +268,17 @@ impl LoadLog {
                     .range(base.plus(1)..end.max(base.plus(1)))
                     .map(|(merged, _)| *merged)
                     .collect(),
-                files: swap,
+                files: swap.keys().copied().collect(),
+                length: Position(length),
+                max_timestamp,
+                offset_entries: entries(
+                    swap.get(&SegmentFile::Index).copied().unwrap_or(0),
+                    offset_index::ENTRY_BYTES,
+                ),
+                time_entries: entries(
+                    swap.get(&SegmentFile::TimeIndex).copied().unwrap_or(0),
+                    time_index::ENTRY_BYTES,
+                ),
             });
         }
         Ok(!plan.swaps.is_empty())

@@ -113,10 +113,11 @@ impl Log {
         self.advance(cx);
     }
 
-    /// Takes the segments below the log start away from readers. While the log is being loaded, the
-    /// end of that does it.
+    /// Takes the segments below the log start away from readers. While the log is being loaded or
+    /// about to be, the end of that does it: a name may be another segment's by then, if the cleaner
+    /// was replacing it.
     pub(super) fn drop_below_log_start(&mut self, cx: &Context<'_>) {
-        if self.load.is_some() || self.is_swapping() {
+        if self.load.is_some() || !self.is_running() || self.is_swapping() {
             return;
         }
         let at = cx.now.mono.plus_ms(self.config.file_delete_delay_ms);

@@ -207,6 +207,7 @@ impl Log {
                 tail.time_tail.extend(tail.index.add_time_entry(base));
                 time_entries = tail.index.time_entries;
             }
+            Purpose::CleanStop if self.bugs.has(Bug::StopWithoutTimeEntry) => {}
             Purpose::CleanStop => provisional = tail.index.clone().add_time_entry(base),
             Purpose::Spill | Purpose::Checkpoint(_) => {}
         }

@@ -8,4 +8,5 @@ mod model;
 mod producers;
 mod reads;
 mod recovery;
+mod replacement;
 mod retention;

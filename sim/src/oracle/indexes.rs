@@ -20,13 +20,13 @@ pub struct Indexes {
 }
 
 impl Oracle {
-    /// Compares the index files on the disk with what they should be. After a graceful stop those
-    /// of the active segment are complete too; before, they may lag behind.
+    /// Compares the index files on the disk with what they should be. After a clean stop those of
+    /// the active segment are complete too; before, they may lag behind.
     pub(super) fn check_indexes(&mut self, disk: &Disk, stopped: bool) {
         let directories: Vec<String> = self
             .models
             .all()
-            .filter(|log| !log.may_vanish && !log.is_loading)
+            .filter(|log| !log.may_vanish && (stopped || !log.is_loading))
             .map(|log| log.directory.clone())
             .collect();
         for directory in directories {

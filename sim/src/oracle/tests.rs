@@ -571,11 +571,39 @@ fn an_index_that_is_off_by_a_batch() {
     let times = [&right.times[..], &right.last_time[..]].concat();
     write(&mut scene, "00000000000000000000.index", &right.offsets);
     write(&mut scene, "00000000000000000000.timeindex", &times);
+    scene.disk.create_file(&CLEAN.into()).unwrap();
+    scene.oracle.ended(None);
     scene.oracle.stopped(&scene.disk);
     scene.assert_fine();
     let mut wrong = right.offsets.clone();
     wrong[7] = 0;
     write(&mut scene, "00000000000000000000.index", &wrong);
+    // Without the mark, the next start builds it anew.
+    scene.disk.remove_file(&CLEAN.into()).unwrap();
+    scene.oracle.stopped(&scene.disk);
+    scene.assert_fine();
+    scene.disk.create_file(&CLEAN.into()).unwrap();
+    scene.oracle.stopped(&scene.disk);
+    scene.assert_violates(Check::RebuiltEqualsOriginal);
+}
+
+#[test]
+fn a_time_index_without_the_entry_of_the_close() {
+    let mut scene = Scene::new();
+    scene.oracle.starting(&scene.disk);
+    scene.oracle.started(&scene.disk);
+    scene.effect(Effect::Open {
+        file: FileId(1),
+        path: LOG.into(),
+        length: Position(0),
+    });
+    scene.acknowledged("a");
+    for file in ["index", "timeindex"] {
+        let path = FilePath::from("t-0").join(&format!("00000000000000000000.{file}"));
+        scene.disk.create_file(&path).unwrap();
+    }
+    scene.disk.create_file(&CLEAN.into()).unwrap();
+    scene.oracle.ended(None);
     scene.oracle.stopped(&scene.disk);
     scene.assert_violates(Check::RebuiltEqualsOriginal);
 }

@@ -26,11 +26,18 @@
 //! | CreateTopics | `assignments` by hand | one node: the assignment has one legal value, which is a unit test |
 //! | CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords | `timeout_ms` that is shorter than the disk | what is under way goes on whatever the timeout; the answer is awaited |
 //! | AlterConfigs, IncrementalAlterConfigs | `append` and `subtract`, brokers and groups as resources | lists of one element each; refused where there is nothing to change |
+//! | AlterConfigs, IncrementalAlterConfigs | `index.interval.bytes`, `segment.index.bytes`, `retention.*` | the oracle works indexes out by one interval, and knows who deletes; unit tests |
 //! | DescribeConfigs | loggers and client metrics | refused by type |
+//! | FindCoordinator | several keys, types other than groups | one look-up each; refused by type |
 //! | JoinGroup | protocol types other than `consumer`, more than two protocols | the coordinator compares them as bytes, and sees two of them differ |
+//! | JoinGroup | user data; of scripted members what they own (`owned_partitions`) | handed on as bytes; the core's own members say what they own |
+//! | SyncGroup | a protocol type or name that is not the group's | refused before anything; unit tests |
+//! | OffsetCommit | no metadata | the oracle knows a commit by it |
 //! | OffsetCommit | `retention_time_ms` | not honoured, as in Kafka since 2.1 |
 //! | OffsetFetch | `require_stable` | without transactions every offset is stable |
+//! | DescribeGroups, ConsumerGroupDescribe | authorized operations | there are none |
 //! | ConsumerGroupHeartbeat | `rack_id` | no assignor here looks at it |
+//! | Produce, AlterConfigs, DeleteTopics | `__consumer_offsets` | nobody but the broker writes there |
 //! | DescribeTopicPartitions | `cursor` | a pure function of the image; unit tests page through |
 //! | InitProducerId | `transactional_id`, `enable_2_pc`, `keep_prepared_txn` | transactions are not served |
 //!

@@ -11,11 +11,8 @@ use super::{Event, Phase, World};
 use crate::choices::{Odds, Subsystem};
 use crate::clock::MILLISECOND;
 use crate::fault::Fault;
-use crate::oracle::{Check, Death, Mark};
+use crate::oracle::{CLEAN, Check, Death, Mark};
 use crate::trace::{Lane, Sign};
-
-/// The file that says that a stop was clean.
-const CLEAN: &str = "clean.shutdown";
 
 impl World {
     /// Starts a process on a node.

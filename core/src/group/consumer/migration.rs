@@ -12,6 +12,7 @@ use super::replay::{
     assignment_epoch_record, current_record, each, epoch_record, member_record, target_record,
 };
 use super::{ConsumerGroup, ConsumerMember, Records, Refusal, Topics};
+use crate::bugs::Bug;
 use crate::group::assignor::Partitions;
 use crate::group::classic::ClassicGroup;
 use crate::group::config::GroupConfig;
@@ -55,7 +56,11 @@ impl ConsumerGroup {
             .ok_or_else(|| cannot_upgrade(id, "the embedded consumer protocol is malformed"))?;
         settle_owners(&mut members);
         let mut group = Self::default();
-        let epoch = classic.generation_id();
+        let epoch = if classic.bugs.has(Bug::UpgradeBeginsAnew) {
+            0
+        } else {
+            classic.generation_id()
+        };
         group.say(epoch_record(id, epoch, 0), records);
         for (member_id, (member, _)) in &members {
             group.say(member_record(id, member_id, Some(member)), records);

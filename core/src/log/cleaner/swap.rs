@@ -114,7 +114,7 @@ impl Log {
             }
             self.wrong_indexes.remove(old);
         }
-        self.cleaner.layout += 1;
+        let since = self.count_layout();
         let mut verified = Verified::default();
         verified.add(0, copy.length);
         let mut segment = Segment {
@@ -124,7 +124,7 @@ impl Log {
             time_entries: entries(copy.time_entries.len(), time_index::ENTRY_BYTES),
             max_timestamp: Some(copy.index.max_timestamp),
             verified,
-            since: self.cleaner.layout,
+            since,
             is_swap: true,
             tail: None,
             ..Segment::new(base, cx.now.wall)

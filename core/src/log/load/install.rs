@@ -110,14 +110,13 @@ impl Log {
         self.producers.touch_all(cx.now.mono);
         self.snapshots = load.plan.snapshots.iter().copied().collect();
         self.wanted_snapshot = None;
-        self.drop_below_log_start(cx);
-
         self.epochs = load.epochs;
         self.recent.clear();
         self.loaded = true;
         self.undo = None;
         self.wrong_indexes.clear();
         self.state = LogState::Ready;
+        self.drop_below_log_start(cx);
         let active = self.active_mut();
         let (base, mark) = (
             active.base,

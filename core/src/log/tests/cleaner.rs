@@ -12,7 +12,7 @@ use crate::record::records::BatchRecords;
 use crate::report::Level;
 
 /// Compacted, and cleaned as soon as anything is dirty.
-fn compacted() -> LogConfig {
+pub(super) fn compacted() -> LogConfig {
     LogConfig {
         compact: true,
         delete: false,
@@ -23,10 +23,10 @@ fn compacted() -> LogConfig {
 }
 
 /// A record: offset, timestamp, key, value.
-type Seen = (i64, i64, String, Option<String>);
+pub(super) type Seen = (i64, i64, String, Option<String>);
 
 /// Everything that a consumer gets from the beginning on, batch after batch as a fetch gives it.
-fn consume(h: &mut Harness) -> Vec<Seen> {
+pub(super) fn consume(h: &mut Harness) -> Vec<Seen> {
     let mut offset = h.log.log_start_offset().0;
     let mut seen = Vec::new();
     while let Some((range, bytes)) = h.fetch(offset, 1_000).unwrap() {
@@ -62,7 +62,7 @@ fn records(batch: &bytes::Bytes) -> Vec<Seen> {
 }
 
 /// The last of each key, and everything from `end` on.
-fn last_of_each_key(all: &[Seen], end: i64) -> Vec<Seen> {
+pub(super) fn last_of_each_key(all: &[Seen], end: i64) -> Vec<Seen> {
     let mut last = BTreeMap::new();
     for (offset, _, key, _) in all.iter().filter(|(offset, ..)| *offset < end) {
         last.insert(key.clone(), *offset);
@@ -71,13 +71,13 @@ fn last_of_each_key(all: &[Seen], end: i64) -> Vec<Seen> {
     all.iter().filter(stays).cloned().collect()
 }
 
-fn append(h: &mut Harness, batch: &CheckedBatch) {
+pub(super) fn append(h: &mut Harness, batch: &CheckedBatch) {
     h.append(batch).unwrap();
     h.complete_disk();
 }
 
 /// Appends batches of four records under keys that come again, until so many more segments are closed.
-fn fill(h: &mut Harness, closed: usize) {
+pub(super) fn fill(h: &mut Harness, closed: usize) {
     let value = "v".repeat(200);
     let mut n = h.log.log_end_offset().0;
     let logs = |h: &Harness| {
@@ -101,7 +101,7 @@ fn fill(h: &mut Harness, closed: usize) {
 }
 
 /// Base offset of the active segment: below it everything is closed.
-fn active_base(h: &Harness) -> i64 {
+pub(super) fn active_base(h: &Harness) -> i64 {
     h.log.recovery_point().segment_base.0
 }
 

@@ -218,6 +218,10 @@ impl Oracle {
                 known.holders.insert(instance, (member.clone(), now));
             }
             let before = before.map(|(before, _)| before);
+            if let Some(before) = before.as_ref().filter(|before| **before != member) {
+                // The new self has times of its own, and only those.
+                known.present.retain(|present| present.member != *before);
+            }
             if let Some(before) = before.filter(|before| comes_after && *before != member) {
                 let fenced = Fenced {
                     since: now,

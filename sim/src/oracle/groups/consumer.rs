@@ -59,6 +59,8 @@ struct Member {
     out_since: Option<Mono>,
     /// When it last asked to join.
     joined: Mono,
+    /// When that was answered, if it did not leave since.
+    in_since: Option<Mono>,
 }
 
 impl Member {
@@ -90,6 +92,7 @@ impl Member {
         self.gave_up = false;
         self.is_whole = false;
         self.lived = None;
+        self.in_since = None;
     }
 }
 
@@ -199,6 +202,14 @@ impl Consumer {
             member.owns.contains(&partition) && member.is_there(at, session_ms)
         });
         owner.map(|(id, _)| id.as_str())
+    }
+
+    /// Who is in for sure at an instant, and since when without a break.
+    pub(super) fn in_since(&self, at: Mono, session_ms: u64) -> Vec<(String, Mono)> {
+        let there = self.members.iter();
+        let there = there.filter(|(_, member)| member.is_there(at, session_ms));
+        let since = there.filter_map(|(id, member)| Some((id.clone(), member.in_since?)));
+        since.collect()
     }
 
     /// Why a commit must not be taken.
@@ -373,6 +384,9 @@ impl Oracle {
                 }
             }
             member.lived = Some(start);
+            if joins {
+                member.in_since = Some(now);
+            }
             let given = member.told.clone();
             wrong.extend(self.why_not_given(&group, &id, &given, start));
         } else {

@@ -6,6 +6,10 @@
 //! process. What holds across both protocols until then: in one generation or epoch a partition has
 //! one owner, and nobody commits under an earlier one than it was told.
 //!
+//! That they only rise is judged where it is sure that the group was never empty: a member that was not
+//! away is never told less than before, and while one is in that was in already when the highest was
+//! told, nobody else is either.
+//!
 //! What a member owns that is surely there does not depend on the group's epochs: as long as it is in,
 //! the group was never empty. Of members of the consumer protocol [`Consumer`] knows it; a classic one
 //! in a group that the broker assigns for has what SyncGroup told it until it joins again, which is
@@ -44,8 +48,9 @@ pub(super) struct Mixed {
     since: Mono,
     /// When somebody last asked to join.
     join_came: Mono,
-    /// The highest generation or epoch that was told.
+    /// The highest generation or epoch that was told, and when that was.
     highest: i32,
+    highest_at: Mono,
     /// What each member was told, and when first.
     told: BTreeMap<String, (Mono, i32)>,
     /// The instances of static members.
@@ -56,6 +61,9 @@ pub(super) struct Mixed {
     joined: BTreeMap<String, Mono>,
     /// What those of them have that asked for it.
     classic: BTreeMap<String, Named>,
+    /// Classic members, whatever the group's kind: since when each is in without a break, and until when
+    /// that is sure.
+    inside: BTreeMap<String, (Mono, Mono)>,
 }
 
 /// How a member was told of its generation or epoch.
@@ -83,6 +91,7 @@ impl Mixed {
     pub(super) fn begin_anew(&mut self, now: Mono) {
         self.since = now;
         self.highest = 0;
+        self.highest_at = now;
         self.told.clear();
         self.owners.clear();
         self.forget_classic();
@@ -92,6 +101,7 @@ impl Mixed {
     pub(super) fn forget_classic(&mut self) {
         self.joined.clear();
         self.classic.clear();
+        self.inside.clear();
     }
 
     /// Somebody joins, or joins again: what it had it gives up, and so does its old self.
@@ -108,6 +118,9 @@ impl Mixed {
         };
         self.joined.retain(|other, _| !is_it(other));
         self.classic.retain(|other, _| !is_it(other));
+        // Whoever joins again by its own id has not been away, or it is refused.
+        self.inside
+            .retain(|other, _| other == member || !is_it(other));
     }
 
     fn identity(&self, member: &str) -> String {
@@ -135,18 +148,67 @@ impl Mixed {
         if is_other || (changed && epoch <= self.highest) {
             self.begin_anew(now);
         }
-        self.highest = self.highest.max(epoch);
+        self.raise(now, epoch);
         if known != Some(epoch) {
             self.told.insert(member.to_owned(), (now, epoch));
         }
         changed
     }
 
+    fn raise(&mut self, now: Mono, epoch: i32) {
+        if epoch > self.highest {
+            self.highest = epoch;
+            self.highest_at = now;
+        }
+    }
+
+    /// A classic member was told that it is in, and stays so until then at least.
+    fn is_inside(&mut self, now: Mono, member: &str, until: Mono) {
+        let known = self.inside.entry(member.to_owned()).or_insert((now, until));
+        known.1 = known.1.max(until);
+    }
+
+    /// Why a member must not be told this generation or epoch by an answer to what it asked at `start`.
+    /// `in_since` says since when members of the consumer protocol are in without a break.
+    fn why_too_low(
+        &self,
+        (start, now): (Mono, Mono),
+        member: &str,
+        epoch: i32,
+        how: How,
+        in_since: &[(String, Mono)],
+    ) -> Option<String> {
+        let known = self.told.get(member).filter(|(at, _)| *at < start);
+        // One of the consumer protocol that asks to join may have been away.
+        if let Some((at, before)) = known.filter(|(_, before)| *before > epoch)
+            && how != How::Joined
+        {
+            return Some(format!("it was told {before} at {at}"));
+        }
+        if how == How::There || self.highest_at >= start {
+            // Whoever is in already may lag behind.
+            return None;
+        }
+        if epoch >= self.highest {
+            return None;
+        }
+        let classic = self.inside.iter();
+        let classic = classic.filter(|(_, (_, until))| now < *until);
+        let classic = classic.map(|(other, (since, _))| (other, *since));
+        let all = classic.chain(in_since.iter().map(|(other, since)| (other, *since)));
+        let mut witnesses = all.filter(|(other, _)| other.as_str() != member);
+        let (witness, since) = witnesses.find(|(_, since)| *since <= self.highest_at)?;
+        Some(format!(
+            "{} was told at {}, and {witness:?} is in since {since}",
+            self.highest, self.highest_at
+        ))
+    }
+
     /// A member was told to own these. Who else was, in the same generation or epoch.
-    fn give(&mut self, member: &str, epoch: i32, partitions: &Named) -> Option<String> {
+    fn give(&mut self, now: Mono, member: &str, epoch: i32, partitions: &Named) -> Option<String> {
         let identity = self.identity(member);
         // Where it was told of it may be forgotten already.
-        self.highest = self.highest.max(epoch);
+        self.raise(now, epoch);
         let owners = self.owners.entry(epoch).or_default();
         let mut wrong = None;
         for (topic, partition) in partitions {
@@ -211,27 +273,57 @@ impl Oracle {
         if is_consumer {
             self.mark(Mark::ProtocolsMixed);
         }
-        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+        if self.groups.mixed_now(&group, exchange).is_none() {
             return self.may_be_another(&group);
-        };
+        }
         let how = if is_consumer {
             How::There
         } else {
             How::Generation
         };
-        if known.tell(now, &member, told.generation_id, how) {
+        let changed = self.judge_epoch(exchange, &group, &member, told.generation_id, how);
+        if changed {
             self.mark(Mark::ProtocolChanged);
         }
-        if !is_consumer {
-            return;
-        }
-        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+        let (Some(known), Some(start)) = (
+            self.groups.mixed_now(&group, exchange),
+            exchange.first_since,
+        ) else {
             return;
         };
-        if let Some(start) = exchange.first_since {
-            let until = start.plus_ms(stays_ms(asked).saturating_sub(SLACK_MS));
+        let until = start.plus_ms(stays_ms(asked).saturating_sub(SLACK_MS));
+        known.is_inside(now, &member, until);
+        if is_consumer {
             known.joined.insert(member, until);
         }
+    }
+
+    /// A member was told in which generation or epoch it is. Whether the group was of the other kind
+    /// before.
+    fn judge_epoch(
+        &mut self,
+        exchange: &Exchange,
+        group: &str,
+        member: &str,
+        epoch: i32,
+        how: How,
+    ) -> bool {
+        let now = self.now;
+        let session_ms = self.groups.config.consumer_session_timeout_ms;
+        let consumers = self.groups.consumer.get(group);
+        let in_since = consumers.map(|known| known.in_since(now, session_ms));
+        let start = exchange.first_since.unwrap_or_default();
+        let Some(known) = self.groups.mixed_now(group, exchange) else {
+            return false;
+        };
+        let in_since = in_since.unwrap_or_default();
+        let wrong = known.why_too_low((start, now), member, epoch, how, &in_since);
+        let changed = known.tell(now, member, epoch, how);
+        if let Some(why) = wrong {
+            let detail = format!("{group}: {member:?} is told generation or epoch {epoch}: {why}");
+            self.violate(Check::GenerationMonotonic, detail);
+        }
+        changed
     }
 
     /// Somebody was told that it is in a group, and whether it is the group that was known is not.
@@ -305,7 +397,6 @@ impl Oracle {
         asked: &ConsumerGroupHeartbeatRequest,
         told: &ConsumerGroupHeartbeatResponse,
     ) {
-        let now = self.now;
         let group = asked.group_id.to_string();
         let joins = asked.member_epoch == 0;
         let instance = asked.instance_id.as_deref();
@@ -321,13 +412,13 @@ impl Oracle {
         if let Some(instance) = instance {
             known.instances.insert(member.clone(), instance.to_owned());
         }
-        let Some(known) = self.groups.mixed_now(&group, exchange) else {
+        if self.groups.mixed_now(&group, exchange).is_none() {
             return if joins {
                 self.may_be_another(&group);
             };
-        };
+        }
         let how = if joins { How::Joined } else { How::There };
-        if known.tell(now, &member, told.member_epoch, how) {
+        if self.judge_epoch(exchange, &group, &member, told.member_epoch, how) {
             self.mark(Mark::ProtocolChanged);
         }
         let Some(assignment) = &told.assignment else {
@@ -349,10 +440,11 @@ impl Oracle {
     }
 
     fn judge_given(&mut self, exchange: &Exchange, given: Given<'_>, partitions: &Named) {
+        let now = self.now;
         let Some(known) = self.groups.mixed_now(given.group, exchange) else {
             return;
         };
-        let wrong = known.give(given.member, given.epoch, partitions);
+        let wrong = known.give(now, given.member, given.epoch, partitions);
         let wrong = wrong.or_else(|| known.has_one(given.member, partitions, given.at));
         if let Some(why) = wrong {
             self.doubly_given(given, &why);
