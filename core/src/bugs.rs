@@ -100,6 +100,36 @@ pub enum Bug {
     UnreadableWhileReopening,
     /// Recovery takes a segment that cannot be read for one that ends there.
     UnreadableIsTorn,
+    /// The first batch of a segment leaves an offset out.
+    SkipAnOffset,
+    /// A produce is answered with the offset before its own.
+    AnswerOffsetBefore,
+    /// Recovery cuts off a sound batch along with the torn one behind it.
+    CutOneBatchMore,
+    /// A start knows nothing of records that were deleted.
+    ForgetLogStart,
+    /// A change of configs is answered before its record is durable.
+    ConfigBeforeDurable,
+    /// A topic is there before its record is durable.
+    CreateBeforeDurable,
+    /// A leader epoch ends one offset before it does.
+    EpochEndOff,
+    /// Partitions go on waiting for a fetch whose connection is gone.
+    ForgetToUnpark,
+    /// ListOffsets takes the log's start for its end.
+    LatestIsEarliest,
+    /// A fetch tells a high watermark that is one too high.
+    HighWatermarkBeyondEnd,
+    /// A failed write is taken for a whole one.
+    BelieveFailedWrite,
+    /// The last record that a start finds is shown only once somebody waits for an append.
+    HideLastUntilProduce,
+    /// The broker does not start where the last process did not stop gracefully.
+    RefuseUncleanStart,
+    /// A message that is too large is a panic.
+    PanicOnLargeMessage,
+    /// A log that a failed flush has put out of service stays so.
+    NeverReopen,
 }
 
 /// Which bug is planted, if any.
@@ -137,7 +167,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 48] = [
+    pub const ALL: [(&'static str, Self); 62] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -189,5 +219,20 @@ impl Bug {
         ("report-each-reopening", Self::ReportEachReopening),
         ("unreadable-while-reopening", Self::UnreadableWhileReopening),
         ("unreadable-is-torn", Self::UnreadableIsTorn),
+        ("skip-an-offset", Self::SkipAnOffset),
+        ("answer-offset-before", Self::AnswerOffsetBefore),
+        ("cut-one-batch-more", Self::CutOneBatchMore),
+        ("forget-log-start", Self::ForgetLogStart),
+        ("config-before-durable", Self::ConfigBeforeDurable),
+        ("create-before-durable", Self::CreateBeforeDurable),
+        ("epoch-end-off", Self::EpochEndOff),
+        ("forget-to-unpark", Self::ForgetToUnpark),
+        ("latest-is-earliest", Self::LatestIsEarliest),
+        ("high-watermark-beyond-end", Self::HighWatermarkBeyondEnd),
+        ("believe-failed-write", Self::BelieveFailedWrite),
+        ("hide-last-until-produce", Self::HideLastUntilProduce),
+        ("refuse-unclean-start", Self::RefuseUncleanStart),
+        ("panic-on-large-message", Self::PanicOnLargeMessage),
+        ("never-reopen", Self::NeverReopen),
     ];
 }

@@ -344,6 +344,11 @@ impl Log {
             .map_or(self.log_start_offset, |(_, segment)| segment.next_offset)
     }
 
+    /// What is planted.
+    pub(crate) const fn bugs(&self) -> Bugs {
+        self.bugs
+    }
+
     /// How far this replica lets the high watermark go: the flushed end under `fsync`, the written
     /// end under `os` (less what `flush.messages` holds back). Never goes back.
     #[must_use]

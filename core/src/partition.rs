@@ -7,6 +7,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::bugs::Bug;
 use crate::connection::RequestId;
 use crate::context::Context;
 use crate::ids::{LeaderEpoch, Offset, TopicId};
@@ -202,8 +203,12 @@ impl Partition {
             }
         }
         let unreadable = self.check_readable().is_err();
-        if self.log.high_watermark_limit() > self.high_watermark || unreadable {
-            self.high_watermark = self.high_watermark.max(self.log.high_watermark_limit());
+        let mut limit = self.log.high_watermark_limit();
+        if self.log.bugs().has(Bug::HideLastUntilProduce) && self.waiting_produces.is_empty() {
+            limit = limit.plus(-1);
+        }
+        if limit > self.high_watermark || unreadable {
+            self.high_watermark = self.high_watermark.max(limit);
             settled
                 .fetches
                 .extend(core::mem::take(&mut self.waiting_fetches));

@@ -15,8 +15,9 @@
 //!   between writes, files or pages. In harsh mode a sector may be torn inside, with garbage, but
 //!   only in bytes that were being written.
 //! - **Power loss: size.** Independent of data: the durable size, or that after any pending
-//!   operation. A grown size may persist over zeros or garbage; data may persist without the size; a
-//!   pending truncation may be lost.
+//!   operation, or after any page of a pending write, which the kernel takes page by page. A grown
+//!   size may persist over zeros or garbage; data may persist without the size; a pending truncation
+//!   may be lost.
 //! - **Background write-back** may persist anything at any time. Since an image is drawn from all
 //!   moments of the past, that adds no image, and no event is needed for it.
 //! - **A successful flush** makes durable every write of that file that was done before the flush

@@ -15,8 +15,8 @@
 //!   bound of its own.
 //!
 //! An image that was met before, with the same things promised, is not judged again: what is counted as
-//! a *state* is a distinct one. Everything is done in two orders ([`Order`]): completions at once,
-//! or as late as possible and the newest first.
+//! a *state* is a distinct one. Everything is done in three orders ([`Order`]): completions at once;
+//! as late as possible and the newest first; and what follows from one before what was under way.
 //!
 //! Not gone through: faults, other orders of completions, tears inside sectors, names out of order. For
 //! those there are seeds.
@@ -75,7 +75,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            images: 32,
+            images: 16,
             second_every: 400,
             second_images: 6,
         }
@@ -87,7 +87,7 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     scene: usize,
-    is_late: bool,
+    order: Order,
     crash: Option<Crash>,
     second: Option<Crash>,
 }
@@ -157,7 +157,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(Progress)) -> Summary {
     let mut summary = Summary::default();
     let mut moments = Vec::new();
     for scene in &plan.scenes {
-        for order in [Order::Prompt, Order::Late] {
+        for order in Order::ALL {
             let here = Moments {
                 scene: *scene,
                 order,
@@ -204,14 +204,9 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(Progress)) -> Summary {
 /// Does one crash again, in words. `None` if there is none of that address within these bounds.
 #[must_use]
 pub fn replay(address: Address, plan: &Plan) -> Option<Replayed> {
-    let order = if address.is_late {
-        Order::Late
-    } else {
-        Order::Prompt
-    };
     let here = Moments {
         scene: address.scene,
-        order,
+        order: address.order,
         plan,
     };
     let mut story = Vec::new();
@@ -288,7 +283,7 @@ impl Moments<'_> {
     fn address(&self) -> Address {
         Address {
             scene: self.scene,
-            is_late: self.order == Order::Late,
+            order: self.order,
             crash: None,
             second: None,
         }
@@ -582,8 +577,7 @@ impl Sums {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = SCENES.get(self.scene).map_or("?", |scene| scene.name);
-        let order = if self.is_late { "late" } else { "prompt" };
-        write!(f, "{name}/{order}")?;
+        write!(f, "{name}/{}", self.order.name())?;
         for crash in self.crash.iter().chain(&self.second) {
             write!(f, "/{}/{}", crash.point, crash.image)?;
         }
@@ -599,11 +593,9 @@ impl FromStr for Address {
         let mut parts = text.split('/');
         let name = parts.next().unwrap_or_default();
         let scene = scene_by_name(name)?;
-        let is_late = match parts.next() {
-            Some("prompt") => false,
-            Some("late") => true,
-            _ => return Err(bad()),
-        };
+        let order = parts.next().unwrap_or_default();
+        let order = Order::ALL.into_iter().find(|known| known.name() == order);
+        let order = order.ok_or_else(bad)?;
         let numbers: Vec<u64> = parts
             .map(|part| part.parse().map_err(|_| bad()))
             .collect::<Result<_, _>>()?;
@@ -616,7 +608,7 @@ impl FromStr for Address {
         };
         Ok(Self {
             scene,
-            is_late,
+            order,
             crash: first,
             second,
         })

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use rand_core::Rng;
 
 use super::state::{Stage, State};
+use crate::bugs::Bug;
 use crate::checkpoint;
 use crate::context::{Context, Owner};
 use crate::effect::{Effect, FileOp};
@@ -334,6 +335,11 @@ fn append_first(state: &mut State, cx: &mut Context<'_>) {
             epoch: state.metadata.image().epoch + 1,
         })
     };
+    if state.bugs.has(Bug::RefuseUncleanStart)
+        && matches!(record, Some(MetadataRecord::Epoch { .. }))
+    {
+        return fail(state, cx, "the last process did not stop gracefully".into());
+    }
     let Some(record) = record else {
         return identify(state, cx);
     };

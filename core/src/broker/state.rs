@@ -9,7 +9,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::Rng;
 
 use super::{start, stop};
-use crate::bugs::Bugs;
+use crate::bugs::{Bug, Bugs};
 use crate::checkpoint::{Checkpoint, Durable};
 use crate::connection::{Answer, Connections, RequestId};
 use crate::context::{Context, LogId};
@@ -236,7 +236,9 @@ impl State {
     /// Drops what waits on behalf of a connection that is gone.
     pub(super) fn connection_closed(&mut self, cx: &mut Context<'_>, connection: ConnectionId) {
         for request in self.connections.closed(connection) {
-            if let Some(fetch) = self.fetches.remove(&request) {
+            if let Some(fetch) = self.fetches.remove(&request)
+                && !self.bugs.has(Bug::ForgetToUnpark)
+            {
                 delayed_fetch::unpark(self, request, &fetch);
             }
             if let Some(produce) = self.produces.remove(&request) {

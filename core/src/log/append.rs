@@ -1,5 +1,6 @@
 //! Appending: what the settings refuse, offsets, index entries, the writes.
 
+use crate::bugs::Bug;
 use crate::context::Context;
 use crate::effect::Effect;
 use crate::ids::{LeaderEpoch, Offset, Position};
@@ -42,7 +43,10 @@ impl Log {
             return Ok(self.info_of_duplicate(duplicate));
         }
         let append_time = self.config.log_append_time.then_some(cx.now.wall);
-        let base_offset = self.log_end_offset();
+        let mut base_offset = self.log_end_offset();
+        if self.bugs.has(Bug::AnswerOffsetBefore) && base_offset > self.log_start_offset {
+            base_offset = base_offset.plus(-1);
+        }
         for batch in batches {
             self.append_batch(cx, batch, epoch, append_time);
         }
@@ -65,6 +69,7 @@ impl Log {
         let size_bytes = batch.arrived_bytes.max(batch.bytes.len() as u64);
         let max_bytes = self.config.max_message_bytes;
         if size_bytes > u64::from(max_bytes) {
+            assert!(!self.bugs.has(Bug::PanicOnLargeMessage), "planted");
             return Err(AppendError::MessageTooLarge {
                 batch: at,
                 size_bytes,
@@ -116,7 +121,8 @@ impl Log {
         let bugs = self.bugs;
         let segment = self.active_mut();
         let (base, position) = (segment.base, segment.size);
-        let base_offset = segment.next_offset;
+        let skips = position == 0 && base.0 > 0 && bugs.has(Bug::SkipAnOffset);
+        let base_offset = segment.next_offset.plus(i64::from(skips));
         let next_offset = base_offset.plus(last_delta + 1);
         let data = batch.stamp(base_offset, epoch, append_time);
         debug_assert_eq!(

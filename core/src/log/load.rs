@@ -27,6 +27,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use crate::bugs::Bug;
 use crate::context::{Context, Owner};
 use crate::effect::{Effect, FileOp};
 use crate::ids::{FileId, Offset, OperationId};
@@ -175,6 +176,11 @@ impl Log {
         cleaner_point: CleanerPoint,
         clean: bool,
     ) -> Self {
+        let log_start_offset = if spec.bugs.has(Bug::ForgetLogStart) {
+            Offset(0)
+        } else {
+            log_start_offset
+        };
         let start = recovery_point.unwrap_or(RecoveryPoint::start_of(log_start_offset));
         let mut log = Self::new(spec, log_start_offset, start);
         log.cleaner = Cleaner::at(cleaner_point);

@@ -99,6 +99,9 @@ impl Log {
             return;
         }
         self.reopen.at = None;
+        if self.bugs.has(Bug::NeverReopen) {
+            return;
+        }
         let load = Load::open(Some(self.recovery_point), self.acked_end, false);
         self.start_load(cx, load);
     }

@@ -109,6 +109,7 @@ impl ScanSegment {
             let first = reader.header_at(0, length)?;
             scan.first_timestamp = first.ok().map(|header| header.max_timestamp);
         }
+        let mut before = None;
         while scan.end.0 < length {
             let position = scan.end.0;
             let judged = !self.all_flushed && position >= self.from.position.0;
@@ -117,8 +118,14 @@ impl ScanSegment {
                 next => next?,
             };
             match next {
-                Ok(header) => scan.take(self, &header),
+                Ok(header) => {
+                    if judged && self.bugs.has(Bug::CutOneBatchMore) {
+                        before = Some(scan.clone());
+                    }
+                    scan.take(self, &header);
+                }
                 Err(bad) if judged => {
+                    scan = before.unwrap_or(scan);
                     scan.bad = Some(bad);
                     break;
                 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use super::record::{MetadataRecord, Resource};
 use super::store::Change;
 use crate::broker::{self, State};
+use crate::bugs::Bug;
 use crate::connection::RequestId;
 use crate::context::{Context, LogId, Owner};
 use crate::effect::FileOp;
@@ -405,6 +406,7 @@ fn append_record(state: &mut State, cx: &mut Context<'_>, id: u64) {
         return give_up(state, cx, id, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
     match state.metadata.append(cx, &records) {
+        Ok(()) if state.bugs.has(Bug::CreateBeforeDurable) => finish(state, cx, id),
         Ok(()) => {
             state.metadata.tell_when_durable(Change::Created(id));
             if let Some(creation) = state.topics.creations.get_mut(&id) {

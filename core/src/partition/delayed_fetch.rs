@@ -233,6 +233,11 @@ fn look(state: &mut State, cx: &mut Context<'_>, request: RequestId) {
         let nothing = fetch.targets.is_empty();
         if (hurry || enough || nothing || fetch.expired) && !fetch.is_stale(state) {
             unpark(state, request, &fetch);
+            if state.bugs.has(Bug::HighWatermarkBeyondEnd) {
+                for target in &mut fetch.targets {
+                    target.found.high_watermark = target.found.high_watermark.map(|hw| hw.plus(1));
+                }
+            }
             return state.answer(request, crate::request::answer_fetch(fetch));
         }
         if !fetch.changed && !fetch.is_stale(state) {

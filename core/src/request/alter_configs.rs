@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::create_topics::check_name;
 use super::describe_configs::{BROKER, GROUP, TOPIC, check_broker, check_group};
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::metadata::config::{
@@ -139,6 +140,9 @@ fn answer<R: From<Outcome>, B: Into<Answer>>(
     let lost = outcomes.iter().cloned().map(Outcome::or_lost);
     let lost = body(lost.map(R::from).collect());
     let done = body(outcomes.into_iter().map(R::from).collect());
+    if state.bugs.has(Bug::ConfigBeforeDurable) {
+        return state.answer(id, done);
+    }
     state.metadata.answer_when_durable(id, done, lost);
 }
 

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::RequestId;
 use crate::context::{Context, Owner};
 use crate::ids::Offset;
@@ -124,6 +125,7 @@ fn end_of(
     version: i16,
     asked: &ListOffsetsPartition,
 ) -> Result<Option<ListOffsetsPartitionResponse>, ErrorCode> {
+    let bugs = state.bugs;
     let partition = state
         .partition(key)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
@@ -136,6 +138,7 @@ fn end_of(
     };
     let start = partition.log.log_start_offset();
     Ok(match asked.timestamp {
+        LATEST if bugs.has(Bug::LatestIsEarliest) => Some(at(start, None)),
         LATEST => Some(at(
             partition.high_watermark(),
             Some(partition.leader_epoch().0),

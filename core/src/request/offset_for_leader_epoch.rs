@@ -1,6 +1,7 @@
 //! OffsetForLeaderEpoch (KIP-101, KIP-320): where a leader epoch ends.
 
 use crate::broker::State;
+use crate::bugs::Bug;
 use crate::connection::RequestId;
 use crate::ids::LeaderEpoch;
 use crate::partition::PartitionKey;
@@ -66,10 +67,11 @@ fn end_of_epoch(
             .log
             .end_offset_for_epoch(LeaderEpoch(asked.leader_epoch))
     };
+    let off = i64::from(state.bugs.has(Bug::EpochEndOff));
     Ok(
         found.map_or_else(EpochEndOffset::default, |(epoch, end)| EpochEndOffset {
             leader_epoch: epoch.0,
-            end_offset: end.0,
+            end_offset: end.0 - off,
             ..Default::default()
         }),
     )

@@ -1,5 +1,7 @@
 //! Each rule of the model as a situation.
 
+use std::collections::BTreeSet;
+
 use super::damage::Moment;
 use super::faults::{DiskFaults, DiskRates};
 use super::power_loss::Tearing;
@@ -68,6 +70,38 @@ fn a_grown_size_may_persist_over_zeros() {
         disk
     };
     assert!(images(PLAIN, build).contains(&Some(vec![0; 4])));
+}
+
+#[test]
+fn the_size_of_one_write_may_persist_page_by_page() {
+    // As ext4 showed it: 434 bytes, then 4,510 more, and 4,096 after the cut.
+    let grown = || {
+        let (mut disk, inode) = disk_with(&[1; 434]);
+        put(&mut disk, inode, 434, &[2; 4_510]).unwrap();
+        disk
+    };
+    assert_eq!(lengths(grown), [434, 4_096, 4_944]);
+    // Behind a hole: no byte of the hole's pages was ever the end.
+    let behind_a_hole = || {
+        let (mut disk, inode) = disk_with(&[1; 434]);
+        put(&mut disk, inode, 10_000, &[2; 8_000]).unwrap();
+        disk
+    };
+    assert_eq!(lengths(behind_a_hole), [434, 12_288, 16_384, 18_000]);
+    // A cut, or an extension without data, is one change.
+    let extended = || {
+        let (mut disk, inode) = disk_with(&[1; 434]);
+        disk.set_length(inode, 10_000).unwrap();
+        disk
+    };
+    assert_eq!(lengths(extended), [434, 10_000]);
+}
+
+/// The lengths of `f` that power losses leave, each once.
+fn lengths(build: impl Fn() -> Disk) -> Vec<usize> {
+    let lengths = images(PLAIN, build).into_iter().flatten().map(|f| f.len());
+    let distinct: BTreeSet<usize> = lengths.collect();
+    distinct.into_iter().collect()
 }
 
 #[test]

@@ -11,7 +11,6 @@ use odradek_core::broker::Broker;
 use odradek_core::effect::{Effect, Effects};
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::{Endpoint, Input};
-use odradek_core::log::LogState;
 use odradek_core::metadata::config::BrokerConfig;
 use odradek_core::request::{Codecs, prepare};
 use odradek_core::time::{Mono, Now, Wall};
@@ -38,12 +37,30 @@ pub struct Halted;
 pub(super) type Flow<T = ()> = Result<T, Halted>;
 
 /// In which order what is under way ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
     /// Completions are told at once, and the oldest operation ends first.
     Prompt,
     /// Completions are told when nothing is under way any more, and the newest operation ends first.
     Late,
+    /// Completions are told at once, and what follows from one ends before all that was under way: of
+    /// two things that the broker does beside each other, one is over before the other moves.
+    Eager,
+}
+
+impl Order {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Prompt, Self::Late, Self::Eager];
+
+    /// By which name it is known.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::Late => "late",
+            Self::Eager => "eager",
+        }
+    }
 }
 
 /// What a client was told, and must find again.
@@ -339,7 +356,7 @@ impl Machine {
 
     /// One thing that was under way ends, or is told; whether there was one.
     fn turn(&mut self) -> Flow<bool> {
-        let tells_first = self.setting.order == Order::Prompt || self.running.is_empty();
+        let tells_first = self.setting.order != Order::Late || self.running.is_empty();
         if tells_first && let Some(report) = self.reports.pop_front() {
             self.moment()?;
             if let Some(completion) = self.files.settle(report) {
@@ -348,7 +365,7 @@ impl Machine {
             return Ok(true);
         }
         let token = match self.setting.order {
-            Order::Prompt => self.running.pop_front(),
+            Order::Prompt | Order::Eager => self.running.pop_front(),
             Order::Late => self.running.pop_back(),
         };
         let Some(token) = token else {
@@ -357,7 +374,9 @@ impl Machine {
         let outcome =
             self.files
                 .execute(token, &mut self.disk, &self.disk_faults, &mut self.choices);
+        let before = self.running.len();
         self.begin(outcome.started);
+        self.hurry(before);
         self.reports.extend(outcome.reports);
         // It is done, and nobody knows.
         self.moment()?;
@@ -366,6 +385,14 @@ impl Machine {
 
     fn begin(&mut self, started: Vec<Started>) {
         self.running.extend(started.iter().map(|s| s.token));
+    }
+
+    /// Puts what began since there were so many under way before them, if that is the order.
+    fn hurry(&mut self, before: usize) {
+        if self.setting.order == Order::Eager {
+            let begun = self.running.len().saturating_sub(before);
+            self.running.rotate_right(begun);
+        }
     }
 
     fn step(&mut self, input: Input) -> Flow {
@@ -380,6 +407,7 @@ impl Machine {
         let mut out = Effects::new();
         broker.handle(now, input, &mut out);
         let effects: Vec<Effect> = out.drain().collect();
+        let before = self.running.len();
         for effect in effects {
             self.moment()?;
             self.issue(effect)?;
@@ -387,7 +415,11 @@ impl Machine {
                 return Ok(());
             }
         }
-        self.judge_recovery();
+        self.hurry(before);
+        if let Some(broker) = &self.broker {
+            self.oracle
+                .judge_recovery(broker, &self.disk, self.accepts, true);
+        }
         self.oracle.step_over(self.files.is_reading());
         Ok(())
     }
@@ -454,32 +486,6 @@ impl Machine {
         };
         self.begin(started);
         Ok(())
-    }
-
-    /// Tells the oracle of logs whose recovery is over.
-    fn judge_recovery(&mut self) {
-        let Some(broker) = &self.broker else { return };
-        if !self.oracle.loading() {
-            return;
-        }
-        let mut known = Vec::new();
-        for (_, partition) in broker.partitions() {
-            let log = partition.log();
-            match log.state() {
-                LogState::Ready => self.oracle.recovered(log.dir().as_str(), &self.disk),
-                LogState::Offline(error) => self.oracle.violate(
-                    Check::PrefixRecovery,
-                    format!("nothing damaged the disk, and a log is offline: {error}"),
-                ),
-                _ => {}
-            }
-            if self.accepts {
-                known.push(log.dir().as_str());
-            }
-        }
-        if self.accepts {
-            self.oracle.only_these_are_left(&known, &self.disk);
-        }
     }
 
     /// Sends a request, and waits for its answer.

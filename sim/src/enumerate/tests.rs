@@ -44,7 +44,7 @@ fn each_scene_does_what_it_is_there_for() {
     let mut missing = Vec::new();
     for (name, deeds) in DEEDS {
         let plan = plan(&[name], FEW, Planted::NONE);
-        for order in [Order::Prompt, Order::Late] {
+        for order in Order::ALL {
             let here = Moments {
                 scene: plan.scenes[0],
                 order,

@@ -75,7 +75,7 @@ impl Oracle {
     }
 
     /// A log went offline because of damage.
-    pub fn offline(&mut self, directory: &str, found: &Found) {
+    pub(super) fn offline(&mut self, directory: &str, found: &Found) {
         if self.damages.given_up.contains(directory) {
             return;
         }

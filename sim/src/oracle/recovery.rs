@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use odradek_core::broker::Broker;
 use odradek_core::ids::FilePath;
 use odradek_core::log::config::Durability;
+use odradek_core::log::{LogError, LogState};
 
 use super::model::{LogModel, ModelBatch};
 use super::{Check, Mark, Oracle};
@@ -48,10 +50,35 @@ impl Oracle {
         self.groups_lost_power();
     }
 
-    /// The logs whose recovery is not over, or not judged.
-    #[must_use]
-    pub fn loading(&self) -> bool {
+    /// Whether there are logs whose recovery is not over, or not judged.
+    fn loading(&self) -> bool {
         self.models.all().any(|log| log.is_loading)
+    }
+
+    /// Judges the logs of a broker whose recovery is over. `serves`: it has started, and knows all that
+    /// there are; `healthy`: no fault of the disk struck in its life.
+    pub fn judge_recovery(&mut self, broker: &Broker, disk: &Disk, serves: bool, healthy: bool) {
+        if !self.loading() {
+            return;
+        }
+        let mut known = Vec::new();
+        for (_, partition) in broker.partitions() {
+            let log = partition.log();
+            let directory = log.dir().as_str();
+            match log.state() {
+                LogState::Ready => self.recovered(directory, disk),
+                LogState::Offline(LogError::Damaged(damage)) => self.offline(directory, damage),
+                LogState::Offline(error) if healthy => self.violate(
+                    Check::PrefixRecovery,
+                    format!("nothing was wrong with the disk, and {directory} is offline: {error}"),
+                ),
+                _ => {}
+            }
+            known.push(directory);
+        }
+        if serves {
+            self.only_these_are_left(&known, disk);
+        }
     }
 
     /// The metadata log was recovered before everything else.
@@ -68,7 +95,7 @@ impl Oracle {
     }
 
     /// A start is over, and these are all the logs there are: others are gone.
-    pub fn only_these_are_left(&mut self, known: &[&str], disk: &Disk) {
+    fn only_these_are_left(&mut self, known: &[&str], disk: &Disk) {
         let directories: Vec<String> = self
             .models
             .all()

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use odradek_core::effect::{Effect, Effects, Response};
 use odradek_core::ids::ConnectionId;
 use odradek_core::input::{Endpoint, Input};
-use odradek_core::log::{LogError, LogState};
 use odradek_core::request::prepare;
 use odradek_core::time::Mono;
 
@@ -51,27 +50,11 @@ impl World {
 
     /// Tells the oracle of logs whose recovery is over.
     fn judge_recovery(&mut self, number: usize) {
-        if !self.oracle.loading() {
-            return;
-        }
         let node = &self.nodes[number];
-        let Some(broker) = &node.broker else { return };
-        let mut known = Vec::new();
-        for (_, partition) in broker.partitions() {
-            let log = partition.log();
-            match log.state() {
-                LogState::Ready => self.oracle.recovered(log.dir().as_str(), &node.disk),
-                LogState::Offline(LogError::Damaged(damage)) => {
-                    self.oracle.offline(log.dir().as_str(), damage);
-                }
-                _ => {}
-            }
-            if node.accepts {
-                known.push(log.dir().as_str());
-            }
-        }
-        if node.accepts {
-            self.oracle.only_these_are_left(&known, &node.disk);
+        if let Some(broker) = &node.broker {
+            let healthy = node.faults_in_life == 0;
+            self.oracle
+                .judge_recovery(broker, &node.disk, node.accepts, healthy);
         }
     }
 
