@@ -29,7 +29,9 @@ pub(crate) fn explain(what: &str, error: &ClientError) -> String {
 /// What a broker's error code means here.
 pub(crate) fn refused(what: &str, code: ErrorCode, message: Option<&str>) -> String {
     let why = match message {
-        Some(message) if !message.is_empty() => format!("{code:?}: {message}"),
+        Some(message) if !message.is_empty() => {
+            format!("{code:?}: {}", message.trim_end_matches('.'))
+        }
         _ => code.to_string(),
     };
     with_next_step(format!("{what}: {why}"), code)
@@ -92,7 +94,7 @@ mod tests {
         );
         assert_eq!(
             text,
-            "cannot create 'a': TOPIC_ALREADY_EXISTS: Topic 'a' already exists.; `odradek topic \
+            "cannot create 'a': TOPIC_ALREADY_EXISTS: Topic 'a' already exists; `odradek topic \
              describe` shows it; --if-not-exists takes it as it is"
         );
         let text = refused("x", ErrorCode::UNKNOWN_SERVER_ERROR, None);

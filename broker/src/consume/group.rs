@@ -35,8 +35,8 @@ pub(super) struct GroupArgs {
         conflicts_with = "topics"
     )]
     topic_regex: Option<String>,
-    /// How the group divides partitions: one of its members does, or the broker (KIP-848). All
-    /// members must say the same.
+    /// How the group divides partitions: one of its members does, or the broker (KIP-848). Once a
+    /// member says `consumer` the broker does it for all, also for those that say `classic`.
     #[arg(long, value_enum, default_value_t, requires = "group")]
     protocol: ProtocolArg,
     /// The name of a static member, which keeps its partitions while it restarts. No other member of

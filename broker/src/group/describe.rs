@@ -189,7 +189,8 @@ fn to_json(name: &str, group: &Description, progress: &[Progress<'_>]) -> Value 
         "type": group.kind,
         "assignor": group.assignor,
         "epoch": group.epoch,
-        "lag": progress.iter().filter_map(Progress::lag).sum::<i64>(),
+        // Of what it has committed nothing for, nobody can say how far behind it is.
+        "lag": progress.iter().filter_map(Progress::lag).reduce(|all, one| all + one),
         "members": group.members.iter().map(member).collect::<Vec<_>>(),
         "partitions": progress.iter().map(partition).collect::<Vec<_>>(),
     })

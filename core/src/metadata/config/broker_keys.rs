@@ -34,7 +34,8 @@ pub fn broker_key(name: &str) -> Option<BrokerKey> {
         .or_else(|| {
             TOPIC_KEYS
                 .iter()
-                .find(|key| key.broker_name == name)
+                // Some are no default of the broker's and have no name there.
+                .find(|key| key.broker_name == name && !name.is_empty())
                 .map(BrokerKey::of_topic_default)
         })
 }

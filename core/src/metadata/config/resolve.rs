@@ -550,6 +550,8 @@ mod tests {
             problem.to_string(),
             "unknown config 'num.partition'; did you mean 'num.partitions'?"
         );
+        let problem = properties(&[("", "7")]).unwrap_err().to_string();
+        assert!(problem.starts_with("unknown config ''"), "{problem}");
     }
 
     #[test]

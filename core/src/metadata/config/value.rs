@@ -115,7 +115,10 @@ impl ConfigType {
                 if good {
                     Ok(())
                 } else {
-                    Err(invalid(alloc::format!("one of {}", words.join(", "))))
+                    Err(invalid(match words {
+                        [""] => "nothing: it can only be empty".to_string(),
+                        _ => alloc::format!("one of {}", words.join(", ")),
+                    }))
                 }
             }
         }
