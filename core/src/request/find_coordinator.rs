@@ -1,6 +1,5 @@
 //! FindCoordinator (KIP-699): who looks after a group. Here that is always this broker.
 
-use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -55,11 +54,8 @@ pub(super) fn respond(
     request: &FindCoordinatorRequest,
 ) {
     let response = if version >= BATCHED {
-        // Each key once: naming one again and again must not make the answer grow.
-        let mut seen = BTreeSet::new();
         let keys = request.coordinator_keys.iter();
         let coordinators: Vec<Coordinator> = keys
-            .filter(|key| seen.insert(*key))
             .map(|key| find(state, id, request.key_type, key))
             .collect();
         FindCoordinatorResponse {
