@@ -2,8 +2,9 @@
 
 #[cfg(test)]
 mod group_tests;
-#[cfg(test)]
-mod harness;
+#[cfg(any(test, feature = "harness"))]
+#[doc(hidden)]
+pub mod harness;
 pub mod inspect;
 mod start;
 mod state;

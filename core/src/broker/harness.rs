@@ -1,5 +1,7 @@
-//! A host in memory for tests: a few verbs, and a disk that does at once what it is told, or when
-//! it is told.
+//! A host in memory for tests and micro-benchmarks: a few verbs, and a disk that does at once what it
+//! is told, or when it is told.
+
+#![cfg_attr(not(test), allow(dead_code, missing_docs, clippy::unwrap_used))]
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,10 +38,10 @@ pub(crate) struct Files {
 }
 
 /// A broker with its host.
-pub(crate) struct Harness {
-    pub(crate) broker: Broker,
+pub struct Harness {
+    pub broker: Broker,
     pub(crate) files: Files,
-    pub(crate) now: Now,
+    pub now: Now,
     /// Flushes are carried out only when this is off.
     pub(crate) hold_flushes: bool,
     held_flushes: Vec<FileId>,
@@ -63,7 +65,7 @@ pub(crate) struct Harness {
 
 impl Harness {
     /// A broker on an empty directory, started.
-    pub(crate) fn start(config: BrokerConfig) -> Self {
+    pub fn start(config: BrokerConfig) -> Self {
         Self::start_on(Files::default(), config)
     }
 
@@ -105,7 +107,7 @@ impl Harness {
         self.input(Input::Stop);
     }
 
-    pub(crate) fn connect(&mut self) -> ConnectionId {
+    pub fn connect(&mut self) -> ConnectionId {
         self.last_connection += 1;
         let connection = ConnectionId(self.last_connection);
         let local = Endpoint {
@@ -125,7 +127,7 @@ impl Harness {
     }
 
     /// Sends a request without waiting for its answer.
-    pub(crate) fn send(&mut self, connection: ConnectionId, version: i16, body: &impl Body) {
+    pub fn send(&mut self, connection: ConnectionId, version: i16, body: &impl Body) {
         let header = RequestHeader {
             api_version: version,
             ..RequestHeader::default()
@@ -146,14 +148,14 @@ impl Harness {
     }
 
     /// The next answer on a connection, if it is there.
-    pub(crate) fn receive(&mut self, connection: ConnectionId) -> Option<ResponseBody> {
+    pub fn receive(&mut self, connection: ConnectionId) -> Option<ResponseBody> {
         let frame = self.inbox.get_mut(&connection)?.pop_front()?;
         let (api, version) = self.sent.get_mut(&connection)?.pop_front()?;
         Some(decode_response(api, version, frame.slice(4..)).unwrap().1)
     }
 
     /// Sends a request whose answer must be there at once.
-    pub(crate) fn ask(
+    pub fn ask(
         &mut self,
         connection: ConnectionId,
         version: i16,
@@ -163,7 +165,7 @@ impl Harness {
         self.receive(connection).expect("the answer is there")
     }
 
-    pub(crate) fn create_topic(&mut self, connection: ConnectionId, name: &str) {
+    pub fn create_topic(&mut self, connection: ConnectionId, name: &str) {
         self.metadata(connection, name);
     }
 
@@ -249,7 +251,7 @@ impl Harness {
     }
 
     /// Lets time pass; deadlines on the way are met.
-    pub(crate) fn advance(&mut self, ms: u64) {
+    pub fn advance(&mut self, ms: u64) {
         let end = self.now.mono.plus_ms(ms);
         while let Some(at) = self.broker.next_deadline().filter(|at| *at <= end) {
             self.set_time(at);
@@ -288,7 +290,7 @@ impl Harness {
     }
 
     /// Handles an input, and what its effects lead to, until nothing is left.
-    pub(crate) fn input(&mut self, input: Input) {
+    pub fn input(&mut self, input: Input) {
         let mut inputs = VecDeque::from([input]);
         let mut out = Effects::new();
         while let Some(input) = inputs.pop_front() {
@@ -302,7 +304,8 @@ impl Harness {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Option<Completion> {
+    /// Does what an effect asks for.
+    pub fn carry_out(&mut self, effect: Effect) -> Option<Completion> {
         match effect {
             Effect::Respond {
                 connection,
