@@ -533,6 +533,15 @@ impl Log {
         closed.take_while(|segment| segment.tail.is_some()).last()
     }
 
+    /// The segment that is not closed and follows this one, or the first of them: to look at each in
+    /// turn at every event, without a list of them.
+    fn next_open(&self, before: Option<Offset>) -> Option<Offset> {
+        match before {
+            None => self.first_open().map(|segment| segment.base),
+            Some(base) => self.base_after(base),
+        }
+    }
+
     /// The segments that are not closed, rising.
     fn open_bases(&self) -> Vec<Offset> {
         let mut bases: Vec<Offset> = self

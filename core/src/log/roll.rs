@@ -67,9 +67,10 @@ impl Log {
         if self.undo.is_some() {
             return;
         }
-        let bases = self.open_bases();
         let mut before: Option<&Segment> = None;
-        for base in bases {
+        let mut at = None;
+        while let Some(base) = self.next_open(at) {
+            at = Some(base);
             let segment = self.segments.get(&base).expect("it was just listed");
             let tail = segment.tail.as_ref().expect("an open segment has a tail");
             let Phase::Opening { files, held } = &tail.phase else {
@@ -151,7 +152,9 @@ impl Log {
             return;
         }
         let mut first = true;
-        for base in self.open_bases() {
+        let mut at = None;
+        while let Some(base) = self.next_open(at) {
+            at = Some(base);
             let segment = self.segments.get_mut(&base).expect("it was just listed");
             let flushed = segment
                 .tail

@@ -69,7 +69,9 @@ impl Log {
             Durability::Fsync => true,
             Durability::Os => self.closing.is_some() || self.flush_due || self.flush_demanded(),
         };
-        for base in self.open_bases() {
+        let mut at = None;
+        while let Some(base) = self.next_open(at) {
+            at = Some(base);
             let segment = self.segments.get_mut(&base).expect("it was just listed");
             let whole = segment.size;
             let tail = segment.tail.as_mut().expect("an open segment has a tail");

@@ -1,5 +1,7 @@
 //! A produce request whose records are appended and not yet acknowledged.
 
+use alloc::collections::BTreeSet;
+
 use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::time::Mono;
@@ -12,9 +14,43 @@ pub(crate) struct DelayedProduce {
     /// What is answered if all goes well; what went wrong is entered as it does.
     pub(crate) response: ProduceResponse,
     /// Which partitions, counted through the response, still wait.
-    pub(crate) waiting: alloc::collections::BTreeSet<usize>,
+    pub(crate) waiting: Places,
     /// When it times out.
     pub(crate) deadline: Mono,
+}
+
+/// Partitions of a request, counted through it. Nearly always there is one, which takes no memory of
+/// its own.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    one: Option<usize>,
+    others: BTreeSet<usize>,
+}
+
+impl Places {
+    pub(crate) fn insert(&mut self, place: usize) {
+        if self.is_empty() {
+            self.one = Some(place);
+        } else if self.one != Some(place) {
+            self.others.insert(place);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.one.is_none() && self.others.is_empty()
+    }
+
+    fn remove(&mut self, place: usize) {
+        if self.one == Some(place) {
+            self.one = None;
+        } else {
+            self.others.remove(&place);
+        }
+    }
+
+    fn into_iter(self) -> impl Iterator<Item = usize> {
+        self.one.into_iter().chain(self.others)
+    }
 }
 
 impl DelayedProduce {
@@ -46,7 +82,7 @@ pub(crate) fn partition_done(
     if let Some(error) = error {
         produce.fail(place, error);
     }
-    produce.waiting.remove(&place);
+    produce.waiting.remove(place);
     if produce.waiting.is_empty() {
         finish(state, request);
     }
@@ -57,7 +93,7 @@ pub(crate) fn expire(state: &mut State, request: RequestId) {
     let Some(produce) = state.produces.get_mut(&request) else {
         return;
     };
-    for place in core::mem::take(&mut produce.waiting) {
+    for place in core::mem::take(&mut produce.waiting).into_iter() {
         produce.fail(place, ErrorCode::REQUEST_TIMED_OUT);
     }
     finish(state, request);

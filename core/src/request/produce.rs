@@ -1,6 +1,5 @@
 //! Produce (KIP-98, KIP-516): append each partition's batch, then wait until it counts.
 
-use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -11,7 +10,7 @@ use crate::context::Context;
 use crate::log::producer_state::ProducerError;
 use crate::log::{AppendError, AppendInfo};
 use crate::partition::PartitionKey;
-use crate::partition::delayed_produce::DelayedProduce;
+use crate::partition::delayed_produce::{DelayedProduce, Places};
 use crate::record::batch::CheckedBatch;
 use crate::record::check::{RecordsError, RecordsErrorKind};
 use crate::record::recompress::recompress;
@@ -34,7 +33,7 @@ pub(super) fn handle(
     checks: RecordChecks,
 ) {
     let mut response = ProduceResponse::default();
-    let mut waiting = BTreeSet::new();
+    let mut waiting = Places::default();
     let mut checks = checks.into_iter();
     let mut place = 0;
     let mut failed = false;
