@@ -345,8 +345,10 @@ pub(crate) fn on_consumer<R>(
         version: state.groups.topics_version,
     };
     let shard = state.groups.shards.get_mut(&index);
-    let group = shard.and_then(|shard| shard.groups.get_mut(id));
-    let Some(GroupKind::Consumer(consumer)) = group.map(|group| &mut group.kind) else {
+    let Some(group) = shard.and_then(|shard| shard.groups.get_mut(id)) else {
+        return Ok(None);
+    };
+    let GroupKind::Consumer(consumer) = &mut group.kind else {
         return Ok(None);
     };
     consumer.bugs = state.bugs;
@@ -361,6 +363,10 @@ pub(crate) fn on_consumer<R>(
     }
     let after = consumer.bytes();
     state.groups.bytes = state.groups.bytes.saturating_sub(before) + after;
+    if records.is_empty() && group.next_deadline() == group.armed && !group.is_nothing() {
+        // Nearly always: a heartbeat that says nothing, for which there is nothing to look up below.
+        return Ok(Some(result));
+    }
     if !records.is_empty() {
         store_changed(state, cx, index, id, &records)?;
     }

@@ -63,18 +63,27 @@ impl ConsumerGroup {
             // It owns nothing, whatever was known of it.
             self.forget_assignment(id, &beat.member_id, records);
         }
-        let before = self.members.get(&beat.member_id).cloned();
-        // Most heartbeats say nothing.
-        let adds_nothing = before
-            .as_ref()
-            .is_some_and(|member| beat.adds_nothing(member));
+        let before = self.members.get(&beat.member_id);
+        // Most heartbeats say nothing, and nothing has changed.
+        let adds_nothing = before.is_some_and(|member| beat.adds_nothing(member));
+        if adds_nothing
+            && let Some(member) = before.filter(|member| self.rests(member, topics))
+            && beat.epoch == member.epoch
+        {
+            let epoch = member.epoch;
+            self.stays(now, config, &beat.member_id);
+            self.revocations.cancel(&beat.member_id);
+            return Ok(BeatReply {
+                epoch,
+                assignment: None,
+            });
+        }
+        let before = before.cloned();
         let changed = !adds_nothing && self.update(id, beat, before.as_ref(), records);
         let before = before.unwrap_or_default();
         self.refresh(now, id, topics, changed, records);
         self.reconcile(id, &beat.member_id, beat.owned.as_ref(), records);
-        self.touch(now, config, &beat.member_id);
-        self.joins.cancel(&beat.member_id);
-        self.syncs.cancel(&beat.member_id);
+        self.stays(now, config, &beat.member_id);
         self.time_revocation(now, &beat.member_id, Some(&before));
         let member = self.members.get(&beat.member_id);
         let member = member.ok_or_else(|| unknown(&beat.member_id))?;
@@ -86,6 +95,22 @@ impl ConsumerGroup {
             epoch: member.epoch,
             assignment: tell.then(|| member.assigned.clone()),
         })
+    }
+
+    /// Whether there is nothing to do for a member that says nothing: it is at its target, and what the
+    /// target depends on is as it was.
+    fn rests(&self, member: &ConsumerMember, topics: &Topics<'_>) -> bool {
+        member.state == MemberState::Stable
+            && member.epoch == self.assignment_epoch
+            && self.epoch == self.assignment_epoch
+            && self.seen_topics == Some(topics.version)
+    }
+
+    /// A member is heard of.
+    fn stays(&mut self, now: Now, config: &GroupConfig, member_id: &Str) {
+        self.touch(now, config, member_id);
+        self.joins.cancel(member_id);
+        self.syncs.cancel(member_id);
     }
 
     /// Whether the one who beats may. Returns the member whose place it takes, if it does.
