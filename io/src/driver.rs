@@ -8,7 +8,7 @@
 //! threads of their own, which report in the same way: the thread that ends a flush sends the
 //! answers that waited for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -28,6 +28,7 @@ use crate::hand_over::file_queue::{FileQueue, Turn, WriteRun};
 use crate::hand_over::gathering::{Gathering, Part as Gathered};
 use crate::hand_over::outbox::{AfterSending, Connection, Outbox, Outgoing, OutgoingPart, Sent};
 use crate::hand_over::worker_pool::WorkerPool;
+use crate::id_map::IdMap;
 use crate::recorder::Recorder;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -145,8 +146,8 @@ struct State<G: Guest, H: Host> {
     guest: G,
     effects: Effects,
     // Looked up, never iterated by anything that decides.
-    files: HashMap<FileId, Arc<LogFile<H>>>,
-    connections: HashMap<ConnectionId, Arc<Client<H>>>,
+    files: IdMap<FileId, Arc<LogFile<H>>>,
+    connections: IdMap<ConnectionId, Arc<Client<H>>>,
     /// What the timer was last set to.
     armed: Option<Mono>,
     recorder: Option<Box<dyn Recorder<G::Input>>>,
@@ -207,8 +208,8 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 state: Mutex::new(State {
                     guest,
                     effects: Effects::new(),
-                    files: HashMap::new(),
-                    connections: HashMap::new(),
+                    files: IdMap::default(),
+                    connections: IdMap::default(),
                     armed: None,
                     recorder,
                 }),
@@ -228,7 +229,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
     /// Hands an input to the core and carries out what is cheap of what it asks for.
     pub(crate) fn step(&self, input: impl Into<G::Input>) {
         let mut work = Work::new();
-        self.locked(|state| self.handle(state, input.into(), &mut work));
+        self.locked(|state| self.handle(state, self.host.now(), input.into(), &mut work));
         self.carry_out(work);
     }
 
@@ -252,8 +253,11 @@ impl<G: Guest, H: Host> Driver<G, H> {
         if inputs.is_empty() {
             return;
         }
+        // They arrived together, so they may have the same time: reading the clocks is a tenth of a
+        // small step.
+        let now = self.host.now();
         for input in inputs.drain(..) {
-            self.handle(state, input, work);
+            self.handle(state, now, input, work);
         }
         self.gathering.give_back(inputs);
     }
@@ -280,7 +284,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 local,
                 peer,
             };
-            self.handle(state, opened.into(), &mut work);
+            self.handle(state, self.host.now(), opened.into(), &mut work);
         });
         self.carry_out(work);
         client
@@ -298,7 +302,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
                 let closed = Input::Closed {
                     connection: client.id,
                 };
-                self.handle(state, closed.into(), &mut work);
+                self.handle(state, self.host.now(), closed.into(), &mut work);
             }
         });
         self.carry_out(work);
@@ -317,8 +321,9 @@ impl<G: Guest, H: Host> Driver<G, H> {
         self.locked(|state| {
             state.armed = None;
             let due = state.guest.next_deadline();
-            if due.is_some_and(|due| due <= self.host.now().mono) {
-                self.handle(state, Input::Deadline.into(), &mut work);
+            let now = self.host.now();
+            if due.is_some_and(|due| due <= now.mono) {
+                self.handle(state, now, Input::Deadline.into(), &mut work);
             } else {
                 self.arm(state);
             }
@@ -364,8 +369,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
     }
 
     /// One step; under the lock.
-    fn handle(&self, state: &mut State<G, H>, input: G::Input, work: &mut Work<H>) {
-        let now = self.host.now();
+    fn handle(&self, state: &mut State<G, H>, now: Now, input: G::Input, work: &mut Work<H>) {
         if let Some(recorder) = &mut state.recorder {
             recorder.input(now, &input);
         }
@@ -511,8 +515,9 @@ impl<G: Guest, H: Host> Driver<G, H> {
         }
         if file.has_completions() {
             self.locked(|state| {
+                let now = self.host.now();
                 while let Some(completion) = file.take_completion() {
-                    self.handle(state, Input::Disk(completion).into(), work);
+                    self.handle(state, now, Input::Disk(completion).into(), work);
                 }
             });
         }
@@ -604,7 +609,8 @@ impl<G: Guest, H: Host> Driver<G, H> {
     }
 
     fn complete(&self, completion: Completion, work: &mut Work<H>) {
-        self.locked(|state| self.handle(state, Input::Disk(completion).into(), work));
+        let input = Input::Disk(completion).into();
+        self.locked(|state| self.handle(state, self.host.now(), input, work));
     }
 }
 

@@ -16,6 +16,7 @@
 
 pub mod driver;
 mod hand_over;
+mod id_map;
 pub mod recorder;
 mod sync;
 
