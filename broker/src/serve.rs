@@ -3,6 +3,7 @@
 mod listeners;
 mod settings;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -93,7 +94,7 @@ fn serve(args: &Args, settings: Settings) -> Result<(), Failure> {
     }
     let descriptors = limits::raise_descriptor_limit();
     tracing::debug!(target: "odradek::serve", descriptors, "limit of open files");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = runtime_builder()
         .enable_all()
         .thread_name("odradek-io")
         .build()
@@ -103,6 +104,19 @@ fn serve(args: &Args, settings: Settings) -> Result<(), Failure> {
             ))
         })?;
     runtime.block_on(until_stopped(args.durability, settings))
+}
+
+/// Threads that serve connections: a core fewer than there are, which is left to the threads that flush
+/// and to what the system does for sockets. Where that is one, it needs no scheduler for many
+/// (results/README.md has what it saves).
+fn runtime_builder() -> tokio::runtime::Builder {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if cores <= 2 {
+        return tokio::runtime::Builder::new_current_thread();
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(cores - 1);
+    builder
 }
 
 async fn until_stopped(durability: DurabilityArg, settings: Settings) -> Result<(), Failure> {
