@@ -24,8 +24,8 @@ mod shard;
 
 pub(crate) use assignor::{Assignor, Partitions, Subscriber};
 pub(crate) use classic::{
-    ClassicState, Join, JoinReply, MAX_GROUP_BYTES, MemberRef, PROTOCOL_BYTES, Reply, Sync,
-    SyncReply,
+    ClassicState, Join, JoinReply, MAX_GROUP_BYTES, MemberRef, Reply, Sync, SyncReply,
+    protocol_bytes,
 };
 pub(crate) use consumer::{
     Beat, BeatReply, ConsumerGroup, ConsumerState, LEAVE, LEAVE_STATIC, Refusal, collect,

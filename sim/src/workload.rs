@@ -40,6 +40,7 @@ pub mod machine;
 pub mod machine_consumer;
 pub mod machine_member;
 pub mod machine_producer;
+pub mod machine_reader;
 pub mod pace;
 pub mod producer;
 pub mod refused;

@@ -103,27 +103,18 @@ impl Mirror {
                 .execute(next.token, &mut self.disk, faults, &mut self.choices);
             started.extend(outcome.started);
             for report in outcome.reports {
-                match self.files.settle(report) {
-                    Some(Completion::Managed { operation, result }) => {
-                        self.results.insert(operation, format!("{result:?}"));
-                    }
-                    Some(Completion::Read { operation, result }) => {
-                        self.results.insert(operation, format!("{result:?}"));
-                    }
-                    _ => {}
-                }
+                let completion = self.files.settle(report);
+                self.results.extend(completion.as_ref().and_then(result_of));
             }
         }
     }
 
     /// Checks a completion of the real disk against what came of the same operation here.
     pub(crate) fn check(&mut self, completion: &Completion) -> Result<(), String> {
-        let (operation, real) = match completion {
-            Completion::Managed { operation, result } => (operation, format!("{result:?}")),
-            Completion::Read { operation, result } => (operation, format!("{result:?}")),
-            _ => return Ok(()),
+        let Some((operation, real)) = result_of(completion) else {
+            return Ok(());
         };
-        let virtually = self.results.remove(operation);
+        let virtually = self.results.remove(&operation);
         if virtually.as_ref() == Some(&real) {
             Ok(())
         } else {
@@ -143,5 +134,14 @@ impl Mirror {
             }
         }
         tree
+    }
+}
+
+/// What came of a read or of file management, in words.
+fn result_of(completion: &Completion) -> Option<(OperationId, String)> {
+    match completion {
+        Completion::Managed { operation, result } => Some((*operation, format!("{result:?}"))),
+        Completion::Read { operation, result } => Some((*operation, format!("{result:?}"))),
+        _ => None,
     }
 }

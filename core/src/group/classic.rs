@@ -24,7 +24,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use member::{Member, PROTOCOL_BYTES, Protocol, names_of, weight_of};
+pub(crate) use member::{Member, Protocol, names_of, protocol_bytes, weight_of};
 pub(crate) use message::{Join, JoinReply, MemberRef, Outcome, Reply, Sync, SyncReply};
 
 use alloc::collections::{BTreeMap, BTreeSet};

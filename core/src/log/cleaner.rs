@@ -196,13 +196,6 @@ impl Log {
         self.cleaner.layout
     }
 
-    /// Files are replaced now: what was read before of closed segments no longer counts. Returns the
-    /// new count.
-    pub(super) const fn count_layout(&mut self) -> u64 {
-        self.cleaner.layout += 1;
-        self.cleaner.layout
-    }
-
     /// Whether the segment that ends at `next_offset` has every offset.
     pub(super) fn is_dense(&self, next_offset: Offset) -> bool {
         next_offset > self.cleaner.point.gaps_end

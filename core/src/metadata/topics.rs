@@ -90,9 +90,7 @@ pub(crate) struct Wanted {
 impl Topics {
     /// Whether a topic of that name is being made.
     pub(crate) fn is_creating(&self, name: &str) -> bool {
-        self.creations
-            .values()
-            .any(|creation| creation.name == name)
+        self.creating().any(|known| known == name)
     }
 
     /// The names of topics that are being made.

@@ -7,7 +7,7 @@ use crate::broker::State;
 use crate::connection::{Answer, RequestId};
 use crate::context::Context;
 use crate::group::coordinator::{self, has_room};
-use crate::group::{Join, JoinReply, MAX_GROUP_BYTES, PROTOCOL_BYTES};
+use crate::group::{Join, JoinReply, MAX_GROUP_BYTES, protocol_bytes};
 use crate::wire::messages::join_group::{
     JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember,
 };
@@ -99,7 +99,7 @@ fn join_consumer(
 /// What no group has room for is not even copied.
 fn check_weight(request: &JoinGroupRequest) -> Result<(), ErrorCode> {
     let protocols = request.protocols.iter();
-    let weights = protocols.map(|it| PROTOCOL_BYTES + it.name.len() + it.metadata.len());
+    let weights = protocols.map(|it| protocol_bytes(it.name.len(), it.metadata.len()));
     if weights.sum::<usize>() > MAX_GROUP_BYTES {
         return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
     }

@@ -50,15 +50,20 @@ impl Scene {
             next_offset: 0,
             last_request: 0,
         };
-        scene.oracle.starting(&scene.disk);
-        scene.oracle.started(&scene.disk);
-        scene.effect(Effect::Open {
+        scene.begin();
+        scene.at(1);
+        scene
+    }
+
+    /// A process starts, and opens the log.
+    fn begin(&mut self) {
+        self.oracle.starting(&self.disk);
+        self.oracle.started(&self.disk);
+        self.effect(Effect::Open {
             file: FileId(1),
             path: LOG.into(),
             length: Position(0),
         });
-        scene.at(1);
-        scene
     }
 
     fn at(&mut self, ms: u64) {
@@ -549,13 +554,7 @@ fn an_index_that_is_off_by_a_batch() {
             ..LogConfig::default()
         },
     );
-    scene.oracle.starting(&scene.disk);
-    scene.oracle.started(&scene.disk);
-    scene.effect(Effect::Open {
-        file: FileId(1),
-        path: LOG.into(),
-        length: Position(0),
-    });
+    scene.begin();
     scene.acknowledged("a");
     scene.acknowledged("b");
     let right = indexes::rebuild(scene.disk.cached(&LOG.into()).unwrap(), 0, 1);
@@ -590,13 +589,7 @@ fn an_index_that_is_off_by_a_batch() {
 #[test]
 fn a_time_index_without_the_entry_of_the_close() {
     let mut scene = Scene::new();
-    scene.oracle.starting(&scene.disk);
-    scene.oracle.started(&scene.disk);
-    scene.effect(Effect::Open {
-        file: FileId(1),
-        path: LOG.into(),
-        length: Position(0),
-    });
+    scene.begin();
     scene.acknowledged("a");
     for file in ["index", "timeindex"] {
         let path = FilePath::from("t-0").join(&format!("00000000000000000000.{file}"));

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use odradek_core::bugs::Bugs;
 use odradek_core::client::{
-    ClientConfig, ClientError, ClientEvent, Command, CommandId, ConsumerRecord, OffsetReset,
-    OffsetSpec, Polled, StartAt, TopicPartition,
+    ClientConfig, ClientError, ClientEvent, Command, CommandId, OffsetReset, OffsetSpec, Polled,
+    StartAt, TopicPartition,
 };
 use odradek_core::ids::{ConnectionId, Offset};
 
-use super::machine::{Machine, bootstrap, broken, is_inexcusable};
-use super::seen::{ReadRecord, Seen, borrowed};
+use super::machine::{bootstrap, broken, is_inexcusable};
+use super::machine_reader::{Reader, as_read};
+use super::seen::{ReadRecord, Seen};
 use super::{Client, ClientContext};
 use crate::clock::MILLISECOND;
 use crate::oracle::Mark;
@@ -22,9 +23,7 @@ use crate::swarm::WorkloadMix;
 #[derive(Debug)]
 pub struct MachineConsumer {
     max_wait_ms: u64,
-    bugs: Bugs,
-    machine: Option<Machine>,
-    life: u64,
+    reader: Reader,
     assigned: Vec<TopicPartition>,
     paused: BTreeSet<TopicPartition>,
     poll: Option<(CommandId, usize)>,
@@ -52,18 +51,12 @@ impl MachineConsumer {
     pub fn new(mix: &WorkloadMix, bugs: Bugs) -> Self {
         Self {
             max_wait_ms: mix.max_wait_ms,
-            bugs,
-            machine: None,
-            life: 0,
+            reader: Reader::new(bugs),
             assigned: Vec::new(),
             paused: BTreeSet::new(),
             poll: None,
             stage: Stage::Working,
         }
-    }
-
-    const fn reader(&self, client: usize) -> u64 {
-        client as u64 | self.life << 16
     }
 
     fn configure(&self, cx: &mut ClientContext<'_>) -> ClientConfig {
@@ -99,17 +92,13 @@ impl MachineConsumer {
 
     /// A process of the client starts.
     fn begin(&mut self, cx: &mut ClientContext<'_>) {
-        self.life += 1;
         let config = self.configure(cx);
-        let reader = self.reader(cx.client);
-        let reset = config.consumer.auto_offset_reset;
-        cx.saw.push(Seen::Reader { reader, reset });
-        self.machine = Some(Machine::new(cx, &config, self.bugs));
+        self.reader.begin(cx, &config);
         self.assign(cx);
     }
 
     fn assign(&mut self, cx: &mut ClientContext<'_>) {
-        let reader = self.reader(cx.client);
+        let reader = self.reader.id(cx.client);
         cx.saw.push(Seen::Leaves { reader });
         self.paused.clear();
         self.assigned.clear();
@@ -129,7 +118,7 @@ impl MachineConsumer {
             });
             partitions.push((partition, to));
         }
-        self.command(cx, Command::Assign(partitions));
+        self.reader.command(cx, Command::Assign(partitions));
     }
 
     fn somewhere(cx: &mut ClientContext<'_>, partition: &TopicPartition) -> StartAt {
@@ -154,18 +143,11 @@ impl MachineConsumer {
 
     fn seek(&mut self, cx: &mut ClientContext<'_>, partition: TopicPartition, to: StartAt) {
         cx.saw.push(Seen::Goes {
-            reader: self.reader(cx.client),
+            reader: self.reader.id(cx.client),
             partition: partition.clone(),
             to,
         });
-        self.command(cx, Command::Seek { partition, to });
-    }
-
-    fn command(&mut self, cx: &mut ClientContext<'_>, command: Command) -> CommandId {
-        match &mut self.machine {
-            Some(machine) => machine.command(cx, command),
-            None => CommandId(0),
-        }
+        self.reader.command(cx, Command::Seek { partition, to });
     }
 
     fn act(&mut self, cx: &mut ClientContext<'_>) {
@@ -173,7 +155,7 @@ impl MachineConsumer {
             return;
         }
         if self.stage == Stage::Working {
-            if self.machine.is_none() {
+            if self.reader.machine.is_none() {
                 self.begin(cx);
             } else {
                 self.change_something(cx);
@@ -192,7 +174,7 @@ impl MachineConsumer {
             },
             max_wait_ms: cx.pick(&[0, 100, 500]),
         };
-        let id = self.command(cx, command);
+        let id = self.reader.command(cx, command);
         self.poll = Some((id, max_records));
         self.listen(cx);
     }
@@ -203,18 +185,14 @@ impl MachineConsumer {
         }
         match cx.between(0, 9) {
             0 => {
-                if let Some(machine) = self.machine.take() {
-                    machine.die(cx);
-                }
-                let reader = self.reader(cx.client);
-                cx.saw.push(Seen::Leaves { reader });
+                self.reader.die(cx);
                 self.begin(cx);
             }
             1 => self.assign(cx),
             2..=4 => {
                 if let Some(partition) = self.any_assigned(cx) {
                     self.paused.insert(partition.clone());
-                    self.command(cx, Command::Pause(vec![partition]));
+                    self.reader.command(cx, Command::Pause(vec![partition]));
                 }
             }
             5 | 6 => self.resume(cx),
@@ -235,13 +213,12 @@ impl MachineConsumer {
 
     fn resume(&mut self, cx: &mut ClientContext<'_>) {
         let paused: Vec<TopicPartition> = std::mem::take(&mut self.paused).into_iter().collect();
-        self.command(cx, Command::Resume(paused));
+        self.reader.command(cx, Command::Resume(paused));
     }
 
     fn listen(&mut self, cx: &mut ClientContext<'_>) {
-        let events = match &mut self.machine {
-            Some(machine) => machine.take_events(),
-            None => return,
+        let Some(events) = self.reader.take_events() else {
+            return;
         };
         for event in events {
             match event {
@@ -270,7 +247,7 @@ impl MachineConsumer {
             // One of an assignment before.
             return;
         };
-        let reader = self.reader(cx.client);
+        let reader = self.reader.id(cx.client);
         let mut records = 0;
         let mut run: Option<(TopicPartition, Vec<ReadRecord>)> = None;
         let tell = |cx: &mut ClientContext<'_>, run: Option<(TopicPartition, Vec<ReadRecord>)>| {
@@ -350,7 +327,7 @@ impl MachineConsumer {
             .iter()
             .map(|partition| (partition.clone(), OffsetSpec::Latest))
             .collect();
-        let id = self.command(
+        let id = self.reader.command(
             cx,
             Command::ListOffsets {
                 partitions,
@@ -362,7 +339,8 @@ impl MachineConsumer {
     }
 
     fn close_at_the_ends(&mut self, cx: &mut ClientContext<'_>) {
-        let (Some(machine), Stage::ReadingUpTo(ends)) = (&mut self.machine, &self.stage) else {
+        let (Some(machine), Stage::ReadingUpTo(ends)) = (&mut self.reader.machine, &self.stage)
+        else {
             return;
         };
         let reached = ends
@@ -383,11 +361,6 @@ impl MachineConsumer {
     }
 }
 
-fn as_read(record: &ConsumerRecord) -> ReadRecord {
-    let (key, value) = (record.key.as_deref(), record.value.as_deref());
-    ReadRecord::of(record.offset.0, key, value, || borrowed(&record.headers))
-}
-
 impl Client for MachineConsumer {
     fn start(&mut self, cx: &mut ClientContext<'_>) {
         let pause = cx.pause(50 * MILLISECOND);
@@ -395,9 +368,7 @@ impl Client for MachineConsumer {
     }
 
     fn timer(&mut self, tag: u64, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = &mut self.machine
-            && machine.timer(cx, tag)
-        {
+        if self.reader.timer(cx, tag) {
             return self.listen(cx);
         }
         match tag {
@@ -409,21 +380,17 @@ impl Client for MachineConsumer {
     }
 
     fn bytes(&mut self, connection: ConnectionId, bytes: Bytes, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = &mut self.machine {
-            machine.bytes(cx, connection, &bytes);
-            self.listen(cx);
-        }
+        self.reader.bytes(cx, connection, &bytes);
+        self.listen(cx);
     }
 
     fn closed(&mut self, connection: ConnectionId, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = &mut self.machine {
-            machine.closed(cx, connection);
-            self.listen(cx);
-        }
+        self.reader.closed(cx, connection);
+        self.listen(cx);
     }
 
     fn finish(&mut self, cx: &mut ClientContext<'_>) {
-        if self.machine.is_none() {
+        if self.reader.machine.is_none() {
             self.begin(cx);
         }
         self.resume(cx);

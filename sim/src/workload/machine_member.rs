@@ -15,8 +15,9 @@ use odradek_core::client::{
 };
 use odradek_core::ids::{ConnectionId, Offset};
 
-use super::machine::{Machine, bootstrap, broken, is_inexcusable};
-use super::seen::{ReadRecord, Seen, borrowed};
+use super::machine::{bootstrap, broken, is_inexcusable};
+use super::machine_reader::{Reader, as_read};
+use super::seen::Seen;
 use super::{Client, ClientContext};
 use crate::clock::MILLISECOND;
 use crate::oracle::Mark;
@@ -25,9 +26,7 @@ use crate::oracle::Mark;
 #[derive(Debug)]
 pub struct MachineMember {
     protocol: GroupProtocol,
-    bugs: Bugs,
-    machine: Option<Machine>,
-    life: u64,
+    reader: Reader,
     /// What is assigned, and the next offset of what was handed out of it.
     owned: BTreeMap<TopicPartition, Option<Offset>>,
     poll: Option<CommandId>,
@@ -56,9 +55,7 @@ impl MachineMember {
     pub const fn new(protocol: GroupProtocol, bugs: Bugs) -> Self {
         Self {
             protocol,
-            bugs,
-            machine: None,
-            life: 0,
+            reader: Reader::new(bugs),
             owned: BTreeMap::new(),
             poll: None,
             commits: BTreeSet::new(),
@@ -66,10 +63,6 @@ impl MachineMember {
             is_finishing: false,
             is_closed: false,
         }
-    }
-
-    const fn reader(&self, client: usize) -> u64 {
-        client as u64 | self.life << 16
     }
 
     fn configure(&self, cx: &mut ClientContext<'_>) -> ClientConfig {
@@ -104,12 +97,8 @@ impl MachineMember {
 
     /// A process of the client starts.
     fn begin(&mut self, cx: &mut ClientContext<'_>) {
-        self.life += 1;
         let config = self.configure(cx);
-        let reader = self.reader(cx.client);
-        let reset = config.consumer.auto_offset_reset;
-        cx.saw.push(Seen::Reader { reader, reset });
-        self.machine = Some(Machine::new(cx, &config, self.bugs));
+        self.reader.begin(cx, &config);
         self.subscribe(cx);
     }
 
@@ -120,33 +109,22 @@ impl MachineMember {
             .collect();
         let up_to = cx.between(1, names.len().max(1) as u64) as usize;
         let topics = names.into_iter().take(up_to).collect();
-        self.command(cx, Command::Subscribe(topics));
+        self.reader.command(cx, Command::Subscribe(topics));
     }
 
     /// And ends without a word to anybody.
     fn die(&mut self, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = self.machine.take() {
-            machine.die(cx);
-        }
-        let reader = self.reader(cx.client);
-        cx.saw.push(Seen::Leaves { reader });
+        self.reader.die(cx);
         self.owned.clear();
         self.commits.clear();
         self.poll = None;
-    }
-
-    fn command(&mut self, cx: &mut ClientContext<'_>, command: Command) -> CommandId {
-        match &mut self.machine {
-            Some(machine) => machine.command(cx, command),
-            None => CommandId(0),
-        }
     }
 
     fn act(&mut self, cx: &mut ClientContext<'_>) {
         if self.is_finishing || self.poll.is_some() {
             return;
         }
-        if self.machine.is_none() {
+        if self.reader.machine.is_none() {
             self.begin(cx);
         } else if cx.chance(20_000) {
             self.die(cx);
@@ -167,7 +145,7 @@ impl MachineMember {
             max_bytes: 1 << 20,
             max_wait_ms: cx.pick(&[0, 50, 200]),
         };
-        let id = self.command(cx, command);
+        let id = self.reader.command(cx, command);
         self.poll = Some(id);
         self.listen(cx);
     }
@@ -181,7 +159,7 @@ impl MachineMember {
             return;
         }
         self.last_commit += 1;
-        let metadata = format!("{}.{}.{}", cx.client, self.life, self.last_commit);
+        let metadata = format!("{}.{}.{}", cx.client, self.reader.life, self.last_commit);
         let offsets = reached.into_iter().map(|(partition, offset)| {
             let to = OffsetToCommit {
                 offset,
@@ -194,15 +172,14 @@ impl MachineMember {
             offsets: Some(offsets.collect()),
             timeout_ms: cx.pick(&[100, 2_000]),
         };
-        let id = self.command(cx, command);
+        let id = self.reader.command(cx, command);
         self.commits.insert(id);
         self.listen(cx);
     }
 
     fn listen(&mut self, cx: &mut ClientContext<'_>) {
-        let events = match &mut self.machine {
-            Some(machine) => machine.take_events(),
-            None => return,
+        let Some(events) = self.reader.take_events() else {
+            return;
         };
         for event in events {
             match event {
@@ -243,7 +220,7 @@ impl MachineMember {
                     self.mark(cx, Came::Assigned);
                     for partition in partitions {
                         cx.saw.push(Seen::Goes {
-                            reader: self.reader(cx.client),
+                            reader: self.reader.id(cx.client),
                             partition: partition.clone(),
                             to: StartAt::Committed,
                         });
@@ -308,12 +285,10 @@ impl MachineMember {
             );
         };
         *next = Some(record.offset.plus(1));
-        let (key, value) = (record.key.as_deref(), record.value.as_deref());
-        let read = ReadRecord::of(record.offset.0, key, value, || borrowed(&record.headers));
         cx.saw.push(Seen::Read {
-            reader: self.reader(cx.client),
+            reader: self.reader.id(cx.client),
             partition,
-            records: vec![read],
+            records: vec![as_read(record)],
         });
     }
 }
@@ -325,9 +300,7 @@ impl Client for MachineMember {
     }
 
     fn timer(&mut self, tag: u64, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = &mut self.machine
-            && machine.timer(cx, tag)
-        {
+        if self.reader.timer(cx, tag) {
             return self.listen(cx);
         }
         if tag == ACT {
@@ -336,22 +309,18 @@ impl Client for MachineMember {
     }
 
     fn bytes(&mut self, connection: ConnectionId, bytes: Bytes, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = &mut self.machine {
-            machine.bytes(cx, connection, &bytes);
-            self.listen(cx);
-        }
+        self.reader.bytes(cx, connection, &bytes);
+        self.listen(cx);
     }
 
     fn closed(&mut self, connection: ConnectionId, cx: &mut ClientContext<'_>) {
-        if let Some(machine) = &mut self.machine {
-            machine.closed(cx, connection);
-            self.listen(cx);
-        }
+        self.reader.closed(cx, connection);
+        self.listen(cx);
     }
 
     fn finish(&mut self, cx: &mut ClientContext<'_>) {
         self.is_finishing = true;
-        match &mut self.machine {
+        match &mut self.reader.machine {
             Some(machine) => {
                 machine.command(cx, Command::Close { timeout_ms: 20_000 });
                 self.listen(cx);

@@ -12,11 +12,16 @@ use crate::wire::Str;
 /// of the member under it.
 pub(crate) type Protocol = (Str, Bytes);
 
-/// Bytes that protocols hold, roughly: with many short names it is the names' places that count.
+/// Bytes that a protocol holds, roughly: where many have short names, it is their number that counts.
+pub(crate) const fn protocol_bytes(name: usize, metadata: usize) -> usize {
+    64 + name + metadata
+}
+
+/// What protocols hold.
 pub(crate) fn weight_of(protocols: &[Protocol]) -> usize {
     let protocols = protocols.iter();
     protocols
-        .map(|(name, metadata)| PROTOCOL_BYTES + name.len() + metadata.len())
+        .map(|(name, metadata)| protocol_bytes(name.len(), metadata.len()))
         .sum()
 }
 
@@ -24,9 +29,6 @@ pub(crate) fn weight_of(protocols: &[Protocol]) -> usize {
 pub(crate) fn names_of(protocols: &[Protocol]) -> BTreeSet<&Str> {
     protocols.iter().map(|(name, _)| name).collect()
 }
-
-/// What a protocol holds beside its name and its metadata.
-pub(crate) const PROTOCOL_BYTES: usize = 64;
 
 /// A member.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use super::CleanTask;
 use crate::bugs::Bug;
 use crate::context::Context;
 use crate::effect::FileOp;
-use crate::ids::{FilePath, Offset};
+use crate::ids::{FileId, FilePath, Offset};
 use crate::log::file_names::{CLEANED, OF_EACH_SEGMENT, SWAP, SegmentFile};
 use crate::log::segment::Segment;
 use crate::log::verified::Verified;
@@ -105,35 +105,24 @@ impl Log {
         };
         round.bytes_after += copy.length;
         let base = copy.base();
-        let mut next_offset = base;
-        let mut files = Vec::new();
-        for old in &copy.group {
-            if let Some(segment) = self.segments.remove(old) {
-                next_offset = segment.next_offset;
-                files.extend(segment.file);
-            }
-            self.wrong_indexes.remove(old);
-        }
-        let since = self.count_layout();
+        let last = copy
+            .group
+            .iter()
+            .rev()
+            .find_map(|old| self.segments.get(old));
+        let next_offset = last.map_or(base, |segment| segment.next_offset);
         let mut verified = Verified::default();
         verified.add(0, copy.length);
-        let mut segment = Segment {
+        let segment = Segment {
             next_offset,
             size: copy.length,
             offset_entries: entries(copy.offset_entries.len(), offset_index::ENTRY_BYTES),
             time_entries: entries(copy.time_entries.len(), time_index::ENTRY_BYTES),
             max_timestamp: Some(copy.index.max_timestamp),
             verified,
-            since,
-            is_swap: true,
-            tail: None,
             ..Segment::new(base, cx.now.wall)
         };
-        // Before the files get other names: the host's idea of the file follows a rename.
-        segment.file(cx, self.id, &self.dir);
-        self.segments.insert(base, segment);
-        self.recent
-            .forget_segment(copy.group.last().copied().unwrap_or(base));
+        let files = self.read_from_swap(cx, &copy.group, segment);
         self.close_files(cx, files);
 
         let snapshots: Vec<Offset> = self
@@ -154,6 +143,32 @@ impl Log {
             removals.extend(gone);
         }
         self.start_clean_task(cx, CleanTask::Swap, stages);
+    }
+
+    /// Readers get a closed segment whose files end with `.swap` instead of these. Returns what these had
+    /// open.
+    pub(in crate::log) fn read_from_swap(
+        &mut self,
+        cx: &mut Context<'_>,
+        replaced: &[Offset],
+        mut segment: Segment,
+    ) -> Vec<FileId> {
+        let mut files = Vec::new();
+        for old in replaced {
+            files.extend(self.segments.remove(old).and_then(|old| old.file));
+            self.wrong_indexes.remove(old);
+        }
+        self.cleaner.layout += 1;
+        segment.since = self.cleaner.layout;
+        segment.is_swap = true;
+        segment.tail = None;
+        // Before the files get other names: the host's idea of the file follows a rename.
+        segment.file(cx, self.id, &self.dir);
+        let base = segment.base;
+        self.recent
+            .forget_segment(replaced.last().copied().unwrap_or(base));
+        self.segments.insert(base, segment);
+        files
     }
 
     /// The new segment's files have their names.

@@ -31,7 +31,7 @@ impl Log {
         let mut files: Vec<FileId> = Vec::new();
         for swap in swaps {
             if self.loaded {
-                files.extend(self.read_from_swap(cx, swap));
+                files.extend(self.read_from_found(cx, swap));
             }
             stages.extend(take_over(&self.dir, swap.base, &swap.merged, &swap.files));
             cx.report(
@@ -54,7 +54,7 @@ impl Log {
 
     /// Readers of a log that is reopened get the new segment instead of the old ones. Returns what these
     /// had open.
-    fn read_from_swap(&mut self, cx: &mut Context<'_>, swap: &FoundSwap) -> Vec<FileId> {
+    fn read_from_found(&mut self, cx: &mut Context<'_>, swap: &FoundSwap) -> Vec<FileId> {
         let known = self.segments.get(&swap.base);
         if known.is_some_and(|segment| segment.is_swap) {
             // The cleaner has come as far.
@@ -67,29 +67,15 @@ impl Log {
             return Vec::new();
         }
         let replaced: Vec<Offset> = there.map(|(base, _)| *base).collect();
-        let mut files = Vec::new();
-        for base in &replaced {
-            files.extend(self.segments.remove(base).and_then(|old| old.file));
-            self.wrong_indexes.remove(base);
-        }
-        let since = self.count_layout();
-        let mut segment = Segment {
+        let segment = Segment {
             next_offset: swap.end,
             size: swap.length.0,
             offset_entries: swap.offset_entries,
             time_entries: swap.time_entries,
             max_timestamp: Some(swap.max_timestamp),
             checked_indexes: false,
-            since,
-            is_swap: true,
-            tail: None,
             ..Segment::new(swap.base, cx.now.wall)
         };
-        // Before the files get other names: the host's idea of the file follows a rename.
-        segment.file(cx, self.id, &self.dir);
-        self.segments.insert(swap.base, segment);
-        let last = replaced.last().copied();
-        self.recent.forget_segment(last.unwrap_or(swap.base));
-        files
+        self.read_from_swap(cx, &replaced, segment)
     }
 }

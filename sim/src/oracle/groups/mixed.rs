@@ -128,8 +128,8 @@ impl Mixed {
         instance.map_or_else(|| member.to_owned(), |instance| format!("[{instance}]"))
     }
 
-    /// A member was told in which generation or epoch it is. Whether the group was of the other kind
-    /// before.
+    /// A member was told in which generation or epoch it is; `false` if nothing is known of its group
+    /// now.
     fn tell(&mut self, now: Mono, member: &str, epoch: i32, how: How) -> bool {
         let is_consumer = how != How::Generation;
         let before = self.is_consumer.replace(is_consumer);
@@ -273,17 +273,14 @@ impl Oracle {
         if is_consumer {
             self.mark(Mark::ProtocolsMixed);
         }
-        if self.groups.mixed_now(&group, exchange).is_none() {
-            return self.may_be_another(&group);
-        }
         let how = if is_consumer {
             How::There
         } else {
             How::Generation
         };
-        let changed = self.judge_epoch(exchange, &group, &member, told.generation_id, how);
-        if changed {
-            self.mark(Mark::ProtocolChanged);
+        let judged = self.judge_epoch(exchange, &group, &member, told.generation_id, how);
+        if !judged {
+            return self.may_be_another(&group);
         }
         let (Some(known), Some(start)) = (
             self.groups.mixed_now(&group, exchange),
@@ -298,8 +295,8 @@ impl Oracle {
         }
     }
 
-    /// A member was told in which generation or epoch it is. Whether the group was of the other kind
-    /// before.
+    /// A member was told in which generation or epoch it is; `false` if nothing is known of its group
+    /// now.
     fn judge_epoch(
         &mut self,
         exchange: &Exchange,
@@ -323,7 +320,10 @@ impl Oracle {
             let detail = format!("{group}: {member:?} is told generation or epoch {epoch}: {why}");
             self.violate(Check::GenerationMonotonic, detail);
         }
-        changed
+        if changed {
+            self.mark(Mark::ProtocolChanged);
+        }
+        true
     }
 
     /// Somebody was told that it is in a group, and whether it is the group that was known is not.
@@ -412,14 +412,11 @@ impl Oracle {
         if let Some(instance) = instance {
             known.instances.insert(member.clone(), instance.to_owned());
         }
-        if self.groups.mixed_now(&group, exchange).is_none() {
+        let how = if joins { How::Joined } else { How::There };
+        if !self.judge_epoch(exchange, &group, &member, told.member_epoch, how) {
             return if joins {
                 self.may_be_another(&group);
             };
-        }
-        let how = if joins { How::Joined } else { How::There };
-        if self.judge_epoch(exchange, &group, &member, told.member_epoch, how) {
-            self.mark(Mark::ProtocolChanged);
         }
         let Some(assignment) = &told.assignment else {
             return;
