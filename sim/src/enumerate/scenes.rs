@@ -163,29 +163,49 @@ pub const SCENES: &[Scene] = &[
     },
     Scene {
         name: "metadata",
-        what: "configs and topics until the metadata log has rolled and was snapshotted",
-        metadata_segment_bytes: FILLING_RECORD_BYTES,
+        what: "configs and topics until the metadata log has rolled",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
-            machine.create("t", 1, &[])?;
-            // Until a snapshot is almost worth it, with few records: each start reads them all, and
-            // each of their segments goes once there is a snapshot.
-            for i in 0..(SNAPSHOT_MIN_BYTES / FILLING_BYTES) {
-                // Another one each time, or nothing is recorded.
-                let replicas = format!("{i}:0,").repeat(FILLING_BYTES / 4);
-                machine.set_config("t", REPLICAS, &replicas)?;
+            machine.create("topic", 1, &[])?;
+            for _ in 0..12 {
+                machine.set_config("topic", AGE, "1000000")?;
+                machine.set_config("topic", AGE, "2000000")?;
             }
             Ok(())
         },
         act: |machine| {
-            machine.set_config("t", REPLICAS, "0:0")?;
-            machine.set_config("t", "retention.ms", "3000000")?;
-            machine.create("u", 1, &[("retention.bytes", "1000000000")])?;
+            machine.set_config("topic", AGE, "3000000")?;
+            machine.create("topic1", 1, &[("retention.bytes", "1000000000")])?;
             for i in 0..4 {
-                machine.set_config("t", "retention.ms", &format!("{}", 4_000_000 + i))?;
+                machine.set_config("topic", AGE, &format!("{}", 4_000_000 + i))?;
             }
-            // Until the segments below the snapshot go.
-            machine.pass(2_000)
+            machine.settle()
+        },
+    },
+    Scene {
+        name: "snapshot",
+        what: "a snapshot of the metadata, and two segments below it go",
+        metadata_segment_bytes: FILLING_RECORD_BYTES,
+        before: |machine| {
+            machine.start()?;
+            machine.create("topic", 1, &[])?;
+            // Until a snapshot is almost worth it, with few records: each start reads them all, and
+            // each of their segments goes once there is a snapshot.
+            for i in 0..2 {
+                // Another one each time, or nothing is recorded.
+                let replicas = format!("{i}:0,").repeat(FILLING_BYTES / 4);
+                machine.set_config("topic", REPLICAS, &replicas)?;
+            }
+            Ok(())
+        },
+        act: |machine| {
+            // Now little of the log is alive.
+            machine.set_config("topic", REPLICAS, "0:0")?;
+            // The last one with which the snapshot comes, and one behind it.
+            machine.set_config("topic", AGE, "1000000")?;
+            machine.set_config("topic", AGE, "2000000")?;
+            machine.settle()
         },
     },
     Scene {
@@ -245,16 +265,17 @@ pub const SCENES: &[Scene] = &[
     },
 ];
 
-/// So much must be appended to the metadata log before the core thinks of a snapshot.
-const SNAPSHOT_MIN_BYTES: usize = 16 * 1024;
-/// So long is the config that fills it. What is left of the above is up to what the scene does.
-const FILLING_BYTES: usize = 3_840;
+/// A config that the oracle holds against what was set, of a topic that it knows to last.
+const AGE: &str = "message.timestamp.before.max.ms";
 /// A config that may be long, and means nothing.
 const REPLICAS: &str = "leader.replication.throttled.replicas";
+/// So long is the one that fills the metadata log: two of them, with what else is there, are just below
+/// the 16 KiB from which on the core thinks of a snapshot.
+const FILLING_BYTES: usize = 7_868;
 /// A segment of the metadata log that a few records fill.
 const FEW_RECORDS_BYTES: u64 = 400;
 /// One that takes the config that fills it.
-const FILLING_RECORD_BYTES: u64 = 4_200;
+const FILLING_RECORD_BYTES: u64 = 8_250;
 
 /// What the broker of a scene is started with: everything is small, so that every boundary is
 /// near.
