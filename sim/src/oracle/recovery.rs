@@ -126,10 +126,18 @@ impl Oracle {
         let power_under_os = durability == Durability::Os && lost_power && log.is_users();
         let is_damaged = log.is_damaged || log.misread;
         let found = read_log(directory, disk, log.gaps_end, Some(log));
-        let cut_at_damage = found.end < log.end && log.may_end_at(found.end);
+        let start = log.log_start.max(log.log_start_asked);
+        // A log that is cut below its start begins anew there, with nothing in it.
+        let is_anew = found.batches.is_empty() && found.end <= start;
+        let damaged_below = log
+            .damaged()
+            .map(|(base, _)| *base)
+            .find(|base| is_anew && *base < found.end);
+        let cut_at_damage =
+            found.end < log.end && (damaged_below.is_some() || log.may_end_at(found.end));
         let place = log
             .batches
-            .get(&found.end)
+            .get(&damaged_below.unwrap_or(found.end))
             .map(|batch| (batch.segment.clone(), batch.position));
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);
@@ -152,7 +160,6 @@ impl Oracle {
         // What was lost rightly: under `os`, and to damage.
         let power_under_os = power_under_os || cut_at_damage;
         let promised = log.promised_end();
-        let start = log.log_start.max(log.log_start_asked);
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
         let predicted = log
             .predicted_end
