@@ -292,7 +292,7 @@ impl Moments<'_> {
     /// The machine, before anything.
     fn machine(&self) -> Machine {
         Machine::new(&Setting {
-            config: scenes::config(),
+            config: scenes::config(self.scene()),
             planted: self.plan.planted,
             order: self.order,
         })

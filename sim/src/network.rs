@@ -87,8 +87,8 @@ pub struct Network {
     rates: NetworkRates,
     /// Whether anything is cut, stalled or refused; off once the faults of a run are over.
     pub active: bool,
-    /// What struck since somebody looked.
-    pub struck: Vec<NetworkFault>,
+    /// What struck since somebody looked, and whose connection.
+    pub struck: Vec<(usize, NetworkFault)>,
 }
 
 #[derive(Debug)]
@@ -176,7 +176,7 @@ impl Network {
             .fault(Subsystem::NetworkFault, entity, refuse)
             .is_some();
         if refused {
-            self.struck.push(NetworkFault::Refused);
+            self.struck.push((client, NetworkFault::Refused));
         }
         let mut link = Link {
             client,
@@ -321,11 +321,12 @@ impl Network {
             .is_some();
         let late = self.odds(self.rates.late_close);
         let late = choices.fault(Subsystem::LateClose, entity, late);
-        self.struck.push(match (&late, half_open) {
+        let fault = match (&late, half_open) {
             (_, true) => NetworkFault::HalfOpen,
             (Some(_), false) => NetworkFault::LateClose,
             (None, false) => NetworkFault::Cut,
-        });
+        };
+        self.struck.push((client_of(entity), fault));
         let mut arrivals = Vec::new();
         if !half_open {
             let at = self.arrival(entity, now, to_broker, choices);
@@ -422,7 +423,8 @@ impl Network {
         let slow = self.odds(self.rates.slow_reader);
         match choices.fault(Subsystem::NetworkFault, entity, slow) {
             Some(mut dice) => {
-                self.struck.push(NetworkFault::SlowReader);
+                self.struck
+                    .push((client_of(entity), NetworkFault::SlowReader));
                 dice.exponential(200 * MILLISECOND)
             }
             None => choices.exponential(Subsystem::NetworkLatency, entity, 5 * MICROSECOND),
@@ -435,7 +437,7 @@ impl Network {
         let mut delay = choices.exponential(Subsystem::NetworkLatency, entity, mean);
         let stall = self.odds(self.rates.stall);
         if let Some(mut dice) = choices.fault(Subsystem::NetworkFault, entity, stall) {
-            self.struck.push(NetworkFault::Stalled);
+            self.struck.push((client_of(entity), NetworkFault::Stalled));
             delay += dice.exponential(400 * MILLISECOND);
         }
         // Never before what was sent earlier.
@@ -449,5 +451,29 @@ const fn entity_of(client: usize, nth: u64) -> u64 {
         (client as u64) << 6 | nth
     } else {
         (client as u64 + 1) << 32 | nth
+    }
+}
+
+/// Whose address this is.
+const fn client_of(entity: u64) -> usize {
+    let client = if entity < 1 << 32 {
+        entity >> 6
+    } else {
+        (entity >> 32) - 1
+    };
+    client as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_whose_it_is() {
+        for client in [0, 5, 63, 64, 1_000] {
+            for nth in [0, 63, 64, 70_000] {
+                assert_eq!(client_of(entity_of(client, nth)), client, "{client} {nth}");
+            }
+        }
     }
 }

@@ -45,6 +45,8 @@ use crate::trace::ChainedHash;
 
 /// The file that says that a stop was clean.
 pub(crate) const CLEAN: &str = "clean.shutdown";
+/// How the directory of the metadata log begins, and no other.
+const METADATA_PREFIX: &str = "__cluster_metadata";
 
 pub mod admin;
 pub mod answers;
@@ -57,6 +59,7 @@ pub mod durability;
 pub mod groups;
 pub mod indexes;
 pub mod liveness;
+mod log_starts;
 pub mod long_poll;
 pub mod model;
 pub mod offsets;
@@ -732,7 +735,7 @@ impl fmt::Display for Violation {
 impl LogModel {
     /// Whether it is a partition's, and not that of the broker's metadata.
     fn is_users(&self) -> bool {
-        !self.directory.starts_with("__cluster_metadata")
+        !self.directory.starts_with(METADATA_PREFIX)
     }
 }
 

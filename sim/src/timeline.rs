@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::trace::{Lane, Sign, Step, json_string};
-use crate::world::Outcome;
+use crate::world::{KILLED, Outcome, POWER_GOES};
 
 /// The page, with a place for the run.
 const PAGE: &str = include_str!("timeline/page.html");
@@ -41,19 +41,20 @@ fn json(outcome: &Outcome, title: &str) -> String {
         outcome.steps.len(),
         outcome.counts.operations,
         outcome.counts.routine,
-        outcome.faults(),
+        struck(outcome),
         outcome.hash
     );
     let violation = outcome.violation.as_ref();
     let mut json = format!(
         "{{\"title\":{},\"said\":{},\"check\":{},\"violation\":{},\"kinds\":[{}],\"lanes\":[{}],\
-         \"steps\":[",
+         \"lives\":[{}],\"steps\":[",
         json_string(title),
         json_string(&said),
         json_string(&violation.map_or_else(String::new, |v| v.check.to_string())),
         violation.map_or_else(|| "null".to_owned(), |v| json_string(&v.to_string())),
         kinds.join(","),
-        names.join(",")
+        names.join(","),
+        lives(&outcome.steps).join(",")
     );
     for (i, step) in outcome.steps.iter().enumerate() {
         if i > 0 {
@@ -64,6 +65,27 @@ fn json(outcome: &Outcome, title: &str) -> String {
     }
     json.push_str("\n]}");
     json
+}
+
+/// How many faults struck, those that follow from another one included.
+fn struck(outcome: &Outcome) -> u64 {
+    outcome.counts.faults.values().sum()
+}
+
+/// From which step on the broker was what, each as an array.
+fn lives(steps: &[Step]) -> Vec<String> {
+    let state = |step: &Step| match (step.sign, step.words.as_str()) {
+        _ if step.lane != Lane::Broker => None,
+        (Sign::Input, "start") => Some("starting"),
+        (Sign::Effect, "started") => Some("serving"),
+        (Sign::Effect, "stopped") | (Sign::Fault, KILLED | POWER_GOES) => Some("down"),
+        (Sign::Effect, words) if words.starts_with("fatal ") => Some("down"),
+        _ => None,
+    };
+    let changes = steps.iter().enumerate();
+    changes
+        .filter_map(|(i, step)| Some(format!("[{i},{}]", json_string(state(step)?))))
+        .collect()
 }
 
 fn push_step(json: &mut String, step: &Step, lanes: &[Lane]) {
@@ -88,6 +110,27 @@ mod tests {
     use crate::swarm::Workload;
     use crate::trace::Keep;
     use crate::world::run;
+
+    #[test]
+    fn every_fault_that_struck_is_a_step() {
+        let outcome = run(3, Workload::Mixed, Planted::NONE, Keep::All);
+        let faults = outcome.steps.iter().filter(|step| step.sign == Sign::Fault);
+        assert!(struck(&outcome) > 0);
+        assert_eq!(faults.count() as u64, struck(&outcome));
+    }
+
+    #[test]
+    fn the_broker_is_down_between_its_death_and_its_next_start() {
+        let outcome = run(3, Workload::Mixed, Planted::NONE, Keep::All);
+        let counts = &outcome.counts;
+        let deaths = counts.crashes + counts.power_losses + counts.stops;
+        let lives = lives(&outcome.steps);
+        let times = |state: &str| lives.iter().filter(|life| life.contains(state)).count() as u64;
+        assert!(deaths > 1);
+        assert_eq!(times("starting"), counts.starts);
+        assert!(times("down") >= deaths, "{lives:?}");
+        assert!(times("serving") > 0);
+    }
 
     #[test]
     fn a_page_holds_every_step_and_needs_nothing_else() {

@@ -32,6 +32,7 @@ use crate::workload::verifier::Verifier;
 use crate::workload::{self, Catalog, Client, ClientContext};
 
 use self::node::Node;
+pub(crate) use self::process::{KILLED, POWER_GOES};
 pub use self::script::Plan;
 use self::script::Script;
 

@@ -220,13 +220,19 @@ impl FetchScan {
             let size = header.size_bytes();
             let first = total == 0 && self.min_one_batch;
             let fits = total + size <= u64::from(self.max_bytes) || first;
-            if header.next_offset() > self.limit || !fits {
+            if header.base_offset >= self.limit || !fits {
                 break;
             }
-            let checked = self.verified.end_of(position) >= position + size;
+            // A limit is the end of a batch, so one that lies across it says something wrong. Were it
+            // passed over, a reader would wait there for ever.
+            let across = header.next_offset() > self.limit;
+            let checked = !across && self.verified.end_of(position) >= position + size;
             if !checked && !reader.crc_holds(position, &header)? {
                 let kind = DamageKind::Batch(BadBatch::Crc);
                 found.damage = Some(self.damage(position, header.base_offset, kind));
+                break;
+            }
+            if across {
                 break;
             }
             total += size;

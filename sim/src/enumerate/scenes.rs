@@ -16,6 +16,8 @@ pub struct Scene {
     pub name: &'static str,
     /// What it does, in a few words.
     pub what: &'static str,
+    /// When the metadata log rolls.
+    metadata_segment_bytes: u64,
     /// Without crashes. On a machine that has not been started yet.
     pub(super) before: fn(&mut Machine) -> Flow,
     /// With all of them.
@@ -27,12 +29,14 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "first-start",
         what: "a start on an empty disk",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |_| Ok(()),
         act: Machine::start,
     },
     Scene {
         name: "create-topic",
         what: "a topic of two partitions is created",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: Machine::start,
         act: |machine| {
             machine.create("t", 2, &[])?;
@@ -42,6 +46,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "append",
         what: "appends that end in the middle of sectors, in a segment that has some",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;
@@ -57,6 +62,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "roll",
         what: "appends across two segment rolls, with index entries",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;
@@ -76,6 +82,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "group-commit",
         what: "batches that share flushes, in two partitions",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 2, &[])
@@ -96,6 +103,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "truncate",
         what: "a start that cuts off a torn batch, and an append in its place",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;
@@ -115,6 +123,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "delete-records",
         what: "records are deleted up to the middle of a segment, and up to the end",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;
@@ -136,6 +145,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "delete-topic",
         what: "a topic is deleted, and created again",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("keep", 1, &[])?;
@@ -154,27 +164,54 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "metadata",
         what: "configs and topics until the metadata log has rolled",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
-            machine.create("t", 1, &[])?;
+            machine.create("topic", 1, &[])?;
             for _ in 0..12 {
-                machine.set_config("t", "retention.ms", "1000000")?;
-                machine.set_config("t", "retention.ms", "2000000")?;
+                machine.set_config("topic", AGE, "1000000")?;
+                machine.set_config("topic", AGE, "2000000")?;
             }
             Ok(())
         },
         act: |machine| {
-            machine.set_config("t", "retention.ms", "3000000")?;
-            machine.create("u", 1, &[("retention.bytes", "1000000000")])?;
+            machine.set_config("topic", AGE, "3000000")?;
+            machine.create("topic1", 1, &[("retention.bytes", "1000000000")])?;
             for i in 0..4 {
-                machine.set_config("t", "retention.ms", &format!("{}", 4_000_000 + i))?;
+                machine.set_config("topic", AGE, &format!("{}", 4_000_000 + i))?;
             }
+            machine.settle()
+        },
+    },
+    Scene {
+        name: "snapshot",
+        what: "a snapshot of the metadata, and two segments below it go",
+        metadata_segment_bytes: FILLING_RECORD_BYTES,
+        before: |machine| {
+            machine.start()?;
+            machine.create("topic", 1, &[])?;
+            // Until a snapshot is almost worth it, with few records: each start reads them all, and
+            // each of their segments goes once there is a snapshot.
+            for i in 0..2 {
+                // Another one each time, or nothing is recorded.
+                let replicas = format!("{i}:0,").repeat(FILLING_BYTES / 4);
+                machine.set_config("topic", REPLICAS, &replicas)?;
+            }
+            Ok(())
+        },
+        act: |machine| {
+            // Now little of the log is alive.
+            machine.set_config("topic", REPLICAS, "0:0")?;
+            // The last one with which the snapshot comes, and one behind it.
+            machine.set_config("topic", AGE, "1000000")?;
+            machine.set_config("topic", AGE, "2000000")?;
             machine.settle()
         },
     },
     Scene {
         name: "checkpoint",
         what: "the regular checkpoint, with appends around it",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;
@@ -191,6 +228,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "stop",
         what: "a graceful stop, and the start after it",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             machine.create("t", 1, &[])?;
@@ -209,6 +247,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "clean",
         what: "the cleaner replaces segments of a compacted topic",
+        metadata_segment_bytes: FEW_RECORDS_BYTES,
         before: |machine| {
             machine.start()?;
             let configs = [
@@ -226,16 +265,28 @@ pub const SCENES: &[Scene] = &[
     },
 ];
 
-/// What the brokers of all scenes are started with: everything is small, so that every boundary is
+/// A config that the oracle holds against what was set, of a topic that it knows to last.
+const AGE: &str = "message.timestamp.before.max.ms";
+/// A config that may be long, and means nothing.
+const REPLICAS: &str = "leader.replication.throttled.replicas";
+/// So long is the one that fills the metadata log: two of them, with what else is there, are just below
+/// the 16 KiB from which on the core thinks of a snapshot.
+const FILLING_BYTES: usize = 7_868;
+/// A segment of the metadata log that a few records fill.
+const FEW_RECORDS_BYTES: u64 = 400;
+/// One that takes the config that fills it.
+const FILLING_RECORD_BYTES: u64 = 8_250;
+
+/// What the broker of a scene is started with: everything is small, so that every boundary is
 /// near.
-pub(super) fn config() -> BrokerConfig {
+pub(super) fn config(scene: &Scene) -> BrokerConfig {
     BrokerConfig {
         advertise: Some(Endpoint {
             host: "sim".to_owned(),
             port: 9092,
         }),
         auto_create_topics: false,
-        metadata_segment_bytes: 400,
+        metadata_segment_bytes: scene.metadata_segment_bytes,
         log: LogConfig {
             segment_bytes: 4_000,
             segment_index_bytes: 240,

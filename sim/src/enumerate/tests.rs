@@ -31,6 +31,14 @@ const DEEDS: &[(&str, &[(&str, usize)])] = &[
     ("delete-records", &[("remove-file t-0/", 2)]),
     ("delete-topic", &[("-delete", 2), ("create-dir t-", 1)]),
     ("metadata", &[("write-file __cluster_metadata-0/", 1)]),
+    (
+        "snapshot",
+        &[
+            ("write-file metadata.snapshot", 1),
+            // Two segments of three files.
+            ("remove-file __cluster_metadata-0/", 6),
+        ],
+    ),
     ("checkpoint", &[("log.checkpoint", 2)]),
     ("stop", &[("clean.shutdown", 2), ("< stopped", 1)]),
     ("clean", &[(".cleaned", 1), (".swap", 1)]),

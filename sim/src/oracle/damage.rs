@@ -17,7 +17,7 @@ use odradek_core::report::{Level, Report};
 use odradek_core::time::Mono;
 
 use super::model::{LogModel, ModelBatch};
-use super::{Check, Mark, Oracle, is_log};
+use super::{Check, METADATA_PREFIX, Mark, Oracle, is_log};
 use crate::disk::damage::Damage;
 
 /// What is known of damage, and of what the broker says of it.
@@ -118,7 +118,7 @@ impl Oracle {
         if report.room == "log" && says_read_only {
             let directory = report.message.split_whitespace().next().unwrap_or_default();
             // What the metadata say is read again with each attempt, by a log of its own.
-            if directory.contains("__cluster_metadata") {
+            if directory.contains(METADATA_PREFIX) {
                 return;
             }
             if !self.damages.told_read_only.insert(directory.to_owned()) {

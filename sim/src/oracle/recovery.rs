@@ -8,6 +8,7 @@ use odradek_core::ids::FilePath;
 use odradek_core::log::config::Durability;
 use odradek_core::log::{LogError, LogState};
 
+use super::log_starts::LogStarts;
 use super::model::{LogModel, ModelBatch};
 use super::{Check, Mark, Oracle};
 use crate::batch;
@@ -27,8 +28,9 @@ impl Oracle {
     /// Before a start: says what it should keep.
     pub(super) fn expect_recovery(&mut self, disk: &Disk) {
         let settled = self.ever_started;
+        let starts = LogStarts::on(disk);
         for log in self.models.all_mut() {
-            log.expect_recovery(settled, disk);
+            log.expect_recovery(settled, starts.as_ref(), disk);
         }
     }
 
@@ -38,7 +40,7 @@ impl Oracle {
         if let Some(log) = self.models.get_mut(directory)
             && !std::mem::replace(&mut log.is_loading, true)
         {
-            log.expect_recovery(settled, disk);
+            log.expect_recovery(settled, LogStarts::on(disk).as_ref(), disk);
         }
     }
 
@@ -124,10 +126,18 @@ impl Oracle {
         let power_under_os = durability == Durability::Os && lost_power && log.is_users();
         let is_damaged = log.is_damaged || log.misread;
         let found = read_log(directory, disk, log.gaps_end, Some(log));
-        let cut_at_damage = found.end < log.end && log.may_end_at(found.end);
+        let start = log.log_start.max(log.log_start_asked);
+        // A log that is cut below its start begins anew there, with nothing in it.
+        let is_anew = found.batches.is_empty() && found.end <= start;
+        let damaged_below = log
+            .damaged()
+            .map(|(base, _)| *base)
+            .find(|base| is_anew && *base < found.end);
+        let cut_at_damage =
+            found.end < log.end && (damaged_below.is_some() || log.may_end_at(found.end));
         let place = log
             .batches
-            .get(&found.end)
+            .get(&damaged_below.unwrap_or(found.end))
             .map(|batch| (batch.segment.clone(), batch.position));
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);
@@ -150,7 +160,6 @@ impl Oracle {
         // What was lost rightly: under `os`, and to damage.
         let power_under_os = power_under_os || cut_at_damage;
         let promised = log.promised_end();
-        let start = log.log_start.max(log.log_start_asked);
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
         let predicted = log
             .predicted_end
@@ -290,12 +299,19 @@ impl LogModel {
     /// Until the first start is over, what there is may be thrown away and made anew. Where a failed
     /// flush left pages that are not on the disk, what reads see can change at any time, also while
     /// it is recovered.
-    fn expect_recovery(&mut self, settled: bool, disk: &Disk) {
-        let lasts = !self.is_damaged && !disk.has_lost_pages(&self.directory.as_str().into());
-        let may_shrink = self.may_vanish || self.log_start_asked > 0;
-        self.predicted_end =
-            (settled && lasts && !may_shrink && !is_being_cleaned(&self.directory, disk))
-                .then(|| read_log(&self.directory, disk, self.gaps_end, None).end);
+    fn expect_recovery(&mut self, settled: bool, starts: Option<&LogStarts>, disk: &Disk) {
+        let directory = &self.directory;
+        let lasts = !self.is_damaged && !disk.has_lost_pages(&directory.as_str().into());
+        let is_sure = settled && lasts && !self.may_vanish && !is_being_cleaned(directory, disk);
+        let start = starts
+            .filter(|_| is_sure)
+            .and_then(|starts| starts.of(directory, disk));
+        // A log that does not reach its start begins anew there: everything in it was deleted.
+        self.predicted_end = start.map(|start| {
+            read_log_from(start, directory, disk, self.gaps_end, None)
+                .end
+                .max(start)
+        });
     }
 }
 
@@ -317,6 +333,17 @@ pub(super) fn read_log(
     gaps_end: i64,
     known: Option<&LogModel>,
 ) -> OnDisk {
+    read_log_from(0, directory, disk, gaps_end, known)
+}
+
+/// The same without the segments that end at an offset or below it.
+fn read_log_from(
+    start: i64,
+    directory: &str,
+    disk: &Disk,
+    gaps_end: i64,
+    known: Option<&LogModel>,
+) -> OnDisk {
     let known = known.filter(|log| log.is_damaged);
     let mut found = OnDisk::default();
     let path = FilePath::from(directory);
@@ -331,8 +358,15 @@ pub(super) fn read_log(
         })
         .collect();
     bases.sort();
+    // A segment ends where the next one begins; the newest has no end yet.
+    let ends_below = |next: &(i64, FilePath)| next.0 <= start;
+    let below = bases
+        .iter()
+        .skip(1)
+        .take_while(|next| ends_below(next))
+        .count();
     let mut sound = true;
-    for (i, (base, segment)) in bases.into_iter().enumerate() {
+    for (i, (base, segment)) in bases.into_iter().skip(below).enumerate() {
         let bytes = disk.cached(&segment).unwrap_or_default();
         if i == 0 {
             found.end = base;

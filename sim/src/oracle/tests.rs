@@ -28,6 +28,7 @@ const FETCH: i16 = 11;
 struct Scene {
     oracle: Oracle,
     disk: Disk,
+    file: FileId,
     inode: crate::disk::Inode,
     end: u64,
     next_offset: i64,
@@ -45,6 +46,7 @@ impl Scene {
         let mut scene = Self {
             oracle: Oracle::new(Durability::Fsync, LogConfig::default()),
             disk,
+            file: FileId(1),
             inode,
             end: 0,
             next_offset: 0,
@@ -79,7 +81,7 @@ impl Scene {
         let mut bytes = sent.to_vec();
         bytes[..8].copy_from_slice(&offset.to_be_bytes());
         self.effect(Effect::Write {
-            file: FileId(1),
+            file: self.file,
             position: Position(self.end),
             data: WriteData {
                 header: *bytes.first_chunk::<HEADER_BYTES>().unwrap(),
@@ -120,6 +122,27 @@ impl Scene {
             .unwrap();
         self.end += bytes.len() as u64;
         bytes
+    }
+
+    /// There is a file, and all of it is on the medium.
+    fn put(&mut self, path: &str, text: &str) {
+        let inode = self.disk.create_file(&path.into()).unwrap();
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        self.disk.write(inode, 0, bytes).unwrap();
+        let ticket = self.disk.call_flush();
+        self.disk.flush(inode, ticket).unwrap();
+    }
+
+    /// The log goes on in a new segment.
+    fn roll(&mut self) {
+        let file = FileId(self.file.0 + 1);
+        let path = FilePath::from(format!("t-0/{:020}.log", self.next_offset).as_str());
+        self.inode = self.disk.create_file(&path).unwrap();
+        let ticket = self.disk.call_flush();
+        self.disk.sync_dir(&"t-0".into(), ticket).unwrap();
+        (self.file, self.end) = (file, 0);
+        let length = Position(0);
+        self.effect(Effect::Open { file, path, length });
     }
 
     fn write(&mut self, sent: &[u8]) -> Vec<u8> {
@@ -520,6 +543,43 @@ fn a_start_that_drops_what_was_sound() {
     scene.oracle.ended(Some(Death::Process));
     scene.oracle.starting(&scene.disk);
     scene.disk.set_length(scene.inode, before).unwrap();
+    scene.oracle.started(&scene.disk);
+    scene.oracle.recovered("t-0", &scene.disk);
+    scene.assert_violates(Check::RecoveryIdempotent);
+}
+
+#[test]
+fn segments_below_the_log_start_may_go_in_any_order_and_what_is_above_it_stays() {
+    // Three segments of one batch each. What is below offset 2 was deleted, but so far only the
+    // second segment is gone.
+    let crashed = || {
+        let mut scene = Scene::new();
+        scene.acknowledged("a");
+        for value in ["b", "c"] {
+            scene.roll();
+            scene.acknowledged(value);
+        }
+        scene.oracle.models.entry("t-0").log_start_asked = 2;
+        scene.put("t-0/partition.metadata", "version: 0\ntopic_id: x\n");
+        let body = "odradek log checkpoint v2\nx 0 2 0 0 2 0 2\n";
+        let text = format!("{body}crc {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        scene.put("log.checkpoint", &text);
+        let second = "t-0/00000000000000000001.log";
+        scene.disk.remove_file(&second.into()).unwrap();
+        scene.oracle.ended(Some(Death::Process));
+        scene.oracle.starting(&scene.disk);
+        scene.disk.remove_file(&LOG.into()).unwrap();
+        scene
+    };
+
+    let mut scene = crashed();
+    scene.oracle.started(&scene.disk);
+    scene.oracle.recovered("t-0", &scene.disk);
+    scene.assert_fine();
+
+    let mut scene = crashed();
+    scene.oracle.models.entry("t-0").acked_end = 2;
+    scene.disk.set_length(scene.inode, 0).unwrap();
     scene.oracle.started(&scene.disk);
     scene.oracle.recovered("t-0", &scene.disk);
     scene.assert_violates(Check::RecoveryIdempotent);

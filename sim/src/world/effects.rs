@@ -148,10 +148,12 @@ impl World {
         {
             let node = &mut self.nodes[number];
             let (mut delay, stalls) = node.disk_faults.latency(&mut self.choices, entity, work);
+            let now = self.clock.mono();
             if stalls {
+                let lane = Lane::Disk;
+                self.trace.note(now, Sign::Fault, lane, || DiskFault::Stall);
                 self.struck(number, Fault::Disk(DiskFault::Stall));
             }
-            let now = self.clock.mono();
             if work == Work::Device
                 && let Some(stall) = self.nodes[number]
                     .disk_faults

@@ -20,12 +20,14 @@ impl World {
         *self.counts.faults.entry((fault, stage)).or_default() += 1;
     }
 
-    /// Counts what the network did in the last event.
+    /// Counts what the network did in the last event, and says it.
     pub(super) fn count_network_faults(&mut self) {
         if self.network.struck.is_empty() {
             return;
         }
-        for fault in std::mem::take(&mut self.network.struck) {
+        for (client, fault) in std::mem::take(&mut self.network.struck) {
+            let (now, lane) = (self.clock.mono(), Lane::Client(client));
+            self.trace.note(now, Sign::Fault, lane, || fault);
             self.struck(0, Fault::Network(fault));
         }
     }

@@ -14,6 +14,11 @@ use crate::fault::Fault;
 use crate::oracle::{CLEAN, Check, Death, Mark};
 use crate::trace::{Lane, Sign};
 
+/// How a run says that a process was killed.
+pub(crate) const KILLED: &str = "the process is killed";
+/// How a run says that the power went.
+pub(crate) const POWER_GOES: &str = "the power goes";
+
 impl World {
     /// Starts a process on a node.
     pub(super) fn start(&mut self, number: usize) {
@@ -193,16 +198,12 @@ impl World {
             Death::Process => {
                 self.counts.crashes += 1;
                 self.struck(number, Fault::Killed);
-                self.say(
-                    Sign::Fault,
-                    Lane::Broker,
-                    format_args!("the process is killed"),
-                );
+                self.say(Sign::Fault, Lane::Broker, format_args!("{KILLED}"));
             }
             Death::Power => {
                 self.counts.power_losses += 1;
                 self.struck(number, Fault::PowerLoss);
-                self.say(Sign::Fault, Lane::Broker, format_args!("the power goes"));
+                self.say(Sign::Fault, Lane::Broker, format_args!("{POWER_GOES}"));
             }
         }
         self.end_life(number, Some(death));

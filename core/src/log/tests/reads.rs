@@ -154,6 +154,25 @@ fn a_damaged_batch_is_never_served_and_what_comes_before_is() {
 }
 
 #[test]
+fn a_batch_that_says_it_ends_beyond_what_may_be_read_is_damaged() {
+    let mut h = with_batches(8);
+    h.close();
+    let one = h_one(&h) as usize;
+    // The last offset delta: 65,536 more.
+    h.file_mut("00000000000000000000.log")[2 * one + 24] ^= 1;
+    h.open(true);
+    let (_, bytes) = h.fetch(0, 1 << 20).unwrap().unwrap();
+    assert_eq!(offsets(&bytes), [(0, 2), (3, 5)]);
+    match h.fetch(6, 1 << 20) {
+        Err(ReadError::Corrupt(damage)) => assert_eq!(damage.offset, Offset(6)),
+        found => panic!("{found:?}"),
+    }
+    let limit = h.log.high_watermark_limit();
+    let replay = h.log.replay_job(Offset(6), limit).unwrap();
+    assert!(replay.run(&mut h.disk).is_err(), "and nobody replays it");
+}
+
+#[test]
 fn a_range_is_checked_once_a_process() {
     let mut h = with_batches(8);
     h.close();
