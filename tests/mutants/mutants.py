@@ -1,12 +1,14 @@
 """The sample, the tree it stands in, and what the simulator says to each of it. See `run`."""
 
 import argparse
+import atexit
 import json
 import os
 import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ import schemata
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRATCH = ROOT / "target" / "mutants"
 TREE, BUILD = SCRATCH / "tree", SCRATCH / "build"
+# There if the tree is as it was built.
+BUILT = SCRATCH / "built"
 TABLE = ROOT / "results" / "mutants.tsv"
 CARGO = os.environ.get("CARGO", "cargo")
 
@@ -40,7 +44,7 @@ PIECE = 50
 # A process that takes so much has no end, in seconds of processor time, seconds, and bytes.
 LIMIT_CPU, LIMIT_WALL, LIMIT_BYTES = 20, 200, 4 << 30
 
-COLUMNS = ["number", "place", "function", "mutant", "verdict", "by", "workload", "seed", "reached"]
+COLUMNS = ["number", "place", "function", "mutant", "verdict", "by", "workload", "seed", "reached", "seconds"]
 
 
 def main():
@@ -49,6 +53,7 @@ def main():
     arguments.add_argument("--count", type=int, default=160, help="how many mutants")
     arguments.add_argument("--only", type=int, action="append", help="a mutant's number")
     arguments.add_argument("--survivors", action="store_true", help="those that survived by the table")
+    arguments.add_argument("--rest", action="store_true", help="those that the table does not have yet")
     arguments.add_argument("--tests", action="store_true", help="ask the core's tests, not the simulator")
     arguments.add_argument("--show", type=int, help="print this mutant")
     arguments.add_argument("--times", type=float, default=1.0, help="as long as usual: 6 is a minute each")
@@ -62,12 +67,16 @@ def main():
     rows = read_table()
     if arguments.survivors:
         chosen = [number for number in chosen if rows.get(number, {}).get("verdict") == "survived"]
+    if arguments.rest:
+        chosen = [number for number in chosen if number not in rows]
     if arguments.only:
         chosen = arguments.only
+    # How the code itself fares comes first.
     judge = tests() if arguments.tests else simulator(arguments.times)
-    unchanged = judge({"file": ""}, 0)
-    if unchanged["verdict"] != "survived":
-        sys.exit(f"the code itself does not pass: {unchanged}")
+    for start in ["", *MIX_OF]:
+        unchanged = judge({"file": start}, 0)
+        if unchanged["verdict"] != "survived":
+            sys.exit(f"the code itself does not pass: {unchanged}")
     for number, mutant in sample:
         if number not in chosen:
             continue
@@ -129,7 +138,7 @@ def plant(drawn, count):
         texts = {path: file.text() for path, file in files.items()}
         for path, text in texts.items():
             put(TREE / path, text)
-        wrong, loose = build(texts, tried)
+        wrong, loose = build(texts, tried) if not BUILT.exists() else (set(), set())
         if not wrong and not loose:
             break
         struck |= wrong
@@ -196,6 +205,8 @@ def put(path, content):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+    if path.suffix in (".rs", ".toml", ".lock"):
+        BUILT.unlink(missing_ok=True)
 
 
 def build(texts, tried):
@@ -224,6 +235,8 @@ def build(texts, tried):
             wrong |= set(mutants)
     if done.returncode != 0 and not wrong and not loose:
         sys.exit("it does not build, and no mutant is to blame:\n" + "\n".join(seen))
+    if done.returncode == 0:
+        BUILT.touch()
     print(f"{len(wrong)} mutants do not compile, {len(loose)} functions are const no more", file=sys.stderr)
     (SCRATCH / "errors").write_text("\n".join(seen))
     return wrong, loose
@@ -244,27 +257,49 @@ def show(sample, number):
 # The judges.
 
 def simulator(times):
-    program = BUILD / "release" / "odradek-sim"
+    # A copy, so that a build meanwhile changes nothing.
+    program = SCRATCH / f"odradek-sim-{os.getpid()}"
+    shutil.copy2(BUILD / "release" / "odradek-sim", program)
+    atexit.register(program.unlink)
+
+    # By workload, what the code as it is hits in each of its pieces: a mark, a fault in a stage, an
+    # error code of an API. A campaign that misses such a thing proves nothing, and fails.
+    always = {}
 
     def judge(mutant, number):
         mix = next((mix for start, mix in MIX_OF.items() if mutant["file"].startswith(start)), MIX)
-        reached = 0
+        reached, all_used = 0, 0.0
         for workload, seconds in mix.items():
-            seed, used = 0, 0.0
+            seed, used, missed = 0, 0.0, []
             while used < seconds * times:
                 seeds = f"{seed}..{seed + PIECE}"
                 command = [program, "run", "--jobs", "1", "--seeds", seeds, "--workload", workload]
                 ended, took = bounded(command, number)
+                all_used += took
                 told = re.search(r"reached (\d+) times", ended.stderr)
                 reached += int(told[1]) if told else 0
                 if ended.returncode != 0:
                     by, at = why(ended, seeds)
-                    return verdict("killed", by, workload, at, reached)
+                    return verdict("killed", by, workload, at, reached, all_used)
+                missed.append(missed_by(ended.stdout))
                 seed += PIECE
                 used += took
-        return verdict("survived", "", "", "", reached)
+            if number == 0:
+                always[workload] = set.union(*missed)
+                continue
+            # What every piece missed, and no piece of the code as it is.
+            lost = sorted(set.intersection(*missed) - always.get(workload, set()))
+            if lost and len(missed) > 1 and workload in always:
+                return verdict("killed", f"never hit: {lost[0]}", workload, f"0..{seed}", reached, all_used)
+        return verdict("survived", "", "", "", reached, all_used)
 
     return judge
+
+
+def missed_by(told):
+    line = re.search(r"^hit: .*$", told, re.MULTILINE)
+    lists = re.findall(r"\(not (.*?)\)(?:;|$)", line[0]) if line else []
+    return {item for words in lists for item in words.split(", ")}
 
 
 def why(ended, seeds):
@@ -291,9 +326,9 @@ def tests():
         ended, _ = bounded([program, "-q", "--test-threads", "1"], number, cwd=TREE / "core", limit=120)
         failed = re.findall(r"^    (\S+)$", ended.stdout, re.MULTILINE)
         if ended.returncode == 0:
-            return verdict("survived", "", "", "", "")
+            return verdict("survived", "")
         by = ", ".join(sorted(set(failed))[:3]) or "no end"
-        return verdict("killed", by, "", "", "")
+        return verdict("killed", by)
 
     return judge
 
@@ -328,8 +363,9 @@ def describe(number, mutant):
     return {"number": number, "place": place, "function": function_of(mutant), "mutant": what}
 
 
-def verdict(word, by, workload, seed, reached):
-    return {"verdict": word, "by": by, "workload": workload, "seed": seed, "reached": reached}
+def verdict(word, by, workload="", seed="", reached="", seconds=0.0):
+    return {"verdict": word, "by": by, "workload": workload, "seed": seed, "reached": reached,
+            "seconds": f"{seconds:.1f}"}
 
 
 def read_table():
