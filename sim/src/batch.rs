@@ -120,6 +120,14 @@ pub fn first(bytes: &[u8]) -> Result<Found<'_>, NotABatch> {
     })
 }
 
+/// The largest timestamp in the header of a batch that is known to be sound; -1 if it has none.
+#[must_use]
+pub fn max_timestamp_of(batch: &[u8]) -> i64 {
+    batch
+        .first_chunk::<HEADER_BYTES>()
+        .map_or(-1, |header| i64::from_be_bytes(array(header, 35)))
+}
+
 /// The batches in these bytes, up to the first place where there is none.
 pub fn all(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
     let mut rest = bytes;

@@ -14,10 +14,12 @@
 //! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
 //! | [`connections`] | ClosedConnectionLeaksNothing, answers that decode and come in order |
+//! | [`asked`] | answers that hold no more than they may, and all that is there |
 //! | [`admin`] | ConfigDurable, EpochEndsWhereItDoes, answers that say something about everything asked |
 //! | [`clients`] | LostWrite, UnsentRead, FailedRead, InconsistentOffsets, NonMonotonicPoll, SkippedPoll, SendOrder, IdempotentSendOnce, ClientKeepsItsWord |
 //! | [`producers`] | SequenceGapless, DuplicateReturnsOriginalOffset, StaleEpochFenced, OutOfOrderRejected, ProducerIdUnique, DedupSurvivesRestart |
 //! | [`groups`] | GenerationMonotonic, OnePartitionOneOwnerPerGeneration, StaleCommitRejected, CommittedOffsetDurable, CommitNeverRegressesUnasked, StaticMemberFenced, LegalTargetAssignment, NoDoubleAssignment, MemberEpochValid, RebalanceTerminates, DeadMemberEvicted |
+//! | [`needless`] | nothing is repaired, read again or complained about that is right |
 //! | [`damage`] | DamageDetected, SaysSoOnce, ReadableWhileReadOnly |
 //! | [`liveness`] | EverythingAcknowledgedIsRead, and the bounds of virtual time |
 
@@ -50,6 +52,7 @@ const METADATA_PREFIX: &str = "__cluster_metadata";
 
 pub mod admin;
 pub mod answers;
+pub mod asked;
 pub mod cleaned;
 pub mod clients;
 pub mod codes;
@@ -62,6 +65,7 @@ pub mod liveness;
 mod log_starts;
 pub mod long_poll;
 pub mod model;
+pub mod needless;
 pub mod offsets;
 pub mod producers;
 pub mod recovery;
@@ -522,6 +526,10 @@ pub struct Oracle {
     was_loading: bool,
     ever_started: bool,
     is_stopping: bool,
+    /// Whether anything was ever wrong with the disk.
+    had_trouble: bool,
+    /// Whether the process that starts finds what a clean stop left.
+    starts_clean: bool,
     /// Until then the process stands, or stood, still.
     paused_until: Mono,
 }
@@ -553,6 +561,8 @@ impl Oracle {
             was_loading: false,
             ever_started: false,
             is_stopping: false,
+            had_trouble: false,
+            starts_clean: false,
             paused_until: Mono::default(),
         }
     }
@@ -602,11 +612,11 @@ impl Oracle {
                 }
             }
             // In the middle of a life: a log is reopened after a failure, as at a start.
-            Effect::Read { job, .. } => {
-                if let ReadJob::LoadLog(load) = &**job {
-                    self.reopening(load.dir.as_str(), disk);
-                }
-            }
+            Effect::Read { job, .. } => match &**job {
+                ReadJob::LoadLog(load) => self.reopening(load.dir.as_str(), disk),
+                ReadJob::ScanSegment(scan) => self.scans(scan),
+                _ => {}
+            },
             Effect::Manage { op, .. } => match op {
                 FileOp::Truncate { file, length } => {
                     if let Some(path) = self.files.get(file).cloned() {
@@ -658,6 +668,7 @@ impl Oracle {
     pub fn starting(&mut self, disk: &Disk) {
         self.was_loading = true;
         self.is_stopping = false;
+        self.starts_clean = disk.cached(&CLEAN.into()).is_some();
         self.expect_recovery(disk);
     }
 
@@ -667,6 +678,11 @@ impl Oracle {
         self.ever_started = true;
         self.metadata_recovered(disk);
         self.check_indexes(disk, false);
+    }
+
+    /// Something is wrong with the disk, whatever comes of it.
+    pub const fn disk_is_ill(&mut self) {
+        self.had_trouble = true;
     }
 
     /// A graceful stop begins.

@@ -16,6 +16,9 @@ use super::long_poll::directory;
 use super::{Check, Mark, Oracle};
 use crate::disk::Disk;
 
+/// ListOffsets asks for the record with the largest timestamp (KIP-734).
+const MAX_TIMESTAMP: i64 = -3;
+
 impl Oracle {
     /// What the request that just came asks for may come true at any time from now on.
     pub(super) fn note_intentions(&mut self, connection: ConnectionId) {
@@ -163,7 +166,8 @@ impl Oracle {
                     }
                 }
             }
-            (_, ResponseBody::DeleteRecords(response)) => {
+            (RequestBody::DeleteRecords(request), ResponseBody::DeleteRecords(response)) => {
+                self.check_deletion(exchange, request, response);
                 for topic in &response.topics {
                     for partition in &topic.partitions {
                         if !partition.error_code.is_error() {
@@ -260,6 +264,7 @@ impl Oracle {
         response: &FetchResponse,
         disk: &Disk,
     ) {
+        self.check_size(request, response);
         for topic in &response.responses {
             let Some(name) = self
                 .topic_name(&topic.topic, topic.topic_id, version >= 13)
@@ -330,6 +335,8 @@ impl Oracle {
             match timestamp {
                 -1 => self.showed_high_watermark(&directory, exchange.first_since, offset, disk),
                 -2 => self.showed_log_start(&directory, exchange.first_since, offset),
+                MAX_TIMESTAMP => self.check_newest_found(exchange, &directory, offset),
+                0.. if offset < 0 => self.check_none_found(exchange, &directory, timestamp),
                 _ => self.check_found_by_time(&directory, timestamp, offset),
             }
         }

@@ -43,6 +43,7 @@ const UNGUARDED: Range<usize> = 12..16;
 impl Oracle {
     /// Bytes on the disk are not what was written there.
     pub fn damaged(&mut self, damage: &Damage) {
+        self.disk_is_ill();
         self.damages.files.insert(damage.path.clone());
         if !is_log(&damage.path) {
             return;
@@ -68,6 +69,7 @@ impl Oracle {
     /// A read gave what is somewhere else: this log may be found damaged in this life.
     pub(super) fn misread(&mut self, path: &FilePath) {
         let directory = path.parent();
+        self.disk_is_ill();
         self.damages.files.insert(path.clone());
         if let Some(log) = self.models.get_mut(directory.as_str()) {
             log.misread = true;
@@ -103,6 +105,7 @@ impl Oracle {
 
     /// The broker says something to its operator.
     pub fn reported(&mut self, report: &Report) {
+        self.check_alarm(report);
         if report.level > Level::Warn {
             if report.message.ends_with("indexes rebuilt") {
                 self.mark(Mark::IndexRebuilt);

@@ -126,6 +126,7 @@ impl Oracle {
     /// A fault struck the disk.
     pub fn fault(&mut self, fault: DiskFault, path: Option<&FilePath>) {
         self.groups_in_doubt();
+        self.disk_is_ill();
         match fault {
             DiskFault::FlushErrorKeepsNew | DiskFault::FlushErrorShowsOld => {
                 self.mark(Mark::FlushFailed);

@@ -192,6 +192,7 @@ impl Oracle {
             }
             ErrorCode::INVALID_PRODUCER_EPOCH => {
                 self.mark(Mark::StaleEpochAnswered);
+                self.check_fenced(directory, facts);
                 self.producers.forget_refused(directory, facts);
             }
             _ => {}
@@ -246,6 +247,17 @@ impl Oracle {
                 "{directory}: {facts:?} is acknowledged at {base_offset}, where {there:?} is"
             );
             self.violate(Check::DuplicateReturnsOriginalOffset, detail);
+        }
+    }
+
+    /// A batch is only fenced if one of a newer epoch may be in the log.
+    fn check_fenced(&mut self, directory: &str, facts: Facts) {
+        let is_newer = |(name, other): &(String, Facts)| {
+            name == directory && other.producer == facts.producer && other.epoch > facts.epoch
+        };
+        if !self.producers.sent.keys().any(is_newer) {
+            let detail = format!("{directory}: {facts:?} is fenced, and no newer epoch was sent");
+            self.violate(Check::StaleEpochFenced, detail);
         }
     }
 

@@ -70,6 +70,14 @@ impl Oracle {
             match log.state() {
                 LogState::Ready => self.recovered(directory, disk),
                 LogState::Offline(LogError::Damaged(damage)) => self.offline(directory, damage),
+                LogState::Offline(LogError::DirectoryMissing(missing))
+                    if disk.entries(missing).is_ok() =>
+                {
+                    self.violate(
+                        Check::PrefixRecovery,
+                        format!("{missing} is there, and the log is offline because it is not"),
+                    );
+                }
                 LogState::Offline(error) if healthy => self.violate(
                     Check::PrefixRecovery,
                     format!("nothing was wrong with the disk, and {directory} is offline: {error}"),

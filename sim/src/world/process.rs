@@ -38,6 +38,9 @@ impl World {
         let disk = &node.disk;
         let is_ill = disk.free_bytes().is_some() || disk.is_read_only() || disk.has_unreadable();
         node.faults_in_life = u64::from(is_ill);
+        if is_ill {
+            self.oracle.disk_is_ill();
+        }
         node.stopped_cleanly = false;
         node.codecs = Arc::default();
         node.broker = Some(Broker::with_bugs(

@@ -262,6 +262,7 @@ impl World {
         self.struck(node, Fault::FullDisk);
         self.nodes[node].disk.set_free_bytes(Some(free));
         self.nodes[node].faults_in_life += 1;
+        self.oracle.disk_is_ill();
         self.clock.after(full.lasts_ns, Event::Room { node });
         if self.script.given.is_none() {
             self.draw_full_disk(full.lasts_ns);
