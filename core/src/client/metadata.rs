@@ -332,7 +332,10 @@ impl Metadata {
             return None;
         }
         let needed = self.update_needed.then_some(self.not_before);
-        earlier(needed, self.expiry())
+        // What is too old has to wait for the backoff too, or the host would be woken until then for
+        // nothing.
+        let expiry = self.expiry().map(|expiry| expiry.max(self.not_before));
+        earlier(needed, expiry)
     }
 }
 

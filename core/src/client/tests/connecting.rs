@@ -209,6 +209,25 @@ fn metadata_is_asked_for_again_when_it_is_old() {
 }
 
 #[test]
+fn nobody_is_woken_for_old_metadata_that_cannot_be_asked_for_yet() {
+    let mut world = World::new(|config| {
+        config.metadata_max_age_ms = 400;
+        config.retry_backoff_max_ms = 1_000;
+        config.producer.max_block_ms = 60_000;
+    });
+    world.produce("unknown", 0, "a");
+    for _ in 0..10_000 {
+        world.advance(1);
+        let due = world.client.next_deadline();
+        assert!(due > Some(world.now.mono), "at {}: {due:?}", world.now.mono);
+    }
+    assert!(
+        world.metadata_requests > 5,
+        "it is asked for again and again"
+    );
+}
+
+#[test]
 fn an_older_leader_epoch_is_not_believed() {
     let mut world = World::new(|_| {});
     world.produce("orders", 0, "a");

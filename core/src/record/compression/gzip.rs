@@ -7,8 +7,10 @@ use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::{CompressionError, Output, Stop, take, take_array};
 
-/// Bytes of output at a time.
-const WINDOW_BYTES: usize = 32 << 10;
+/// The most bytes of output at a time.
+const PIECE_BYTES: usize = 32 << 10;
+/// And the least.
+const SMALL_PIECE_BYTES: usize = 1 << 10;
 
 /// Magic, deflate, no flags, no time, no level, unknown system: as Java writes it, but for a system
 /// of 0 there.
@@ -59,7 +61,7 @@ impl Packer {
     }
 
     fn run(&mut self, piece: &[u8], flush: FlushCompress) -> Status {
-        self.out.reserve(self.out.len().max(WINDOW_BYTES) / 2);
+        self.out.reserve(self.out.len().max(SMALL_PIECE_BYTES) / 2);
         self.deflate
             .compress_vec(piece, &mut self.out, flush)
             .expect("deflate fails only if it is used wrongly")
@@ -68,11 +70,13 @@ impl Packer {
 
 pub(super) fn decompress<E>(mut payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {
     let mut inflate = Decompress::new(false);
-    let mut window = vec![0; WINDOW_BYTES];
+    // A piece of full size would have to be cleared for each batch, and most batches are small.
+    let piece_bytes = payload.len().saturating_mul(4);
+    let mut piece = vec![0; piece_bytes.clamp(SMALL_PIECE_BYTES, PIECE_BYTES)];
     // Members may follow one another and count as one (RFC 1952, 2.2), as Java reads them.
     loop {
         skip_header(&mut payload)?;
-        inflate_member(&mut inflate, &mut window, &mut payload, output)?;
+        inflate_member(&mut inflate, &mut piece, &mut payload, output)?;
         if payload.is_empty() {
             return Ok(());
         }
@@ -82,7 +86,7 @@ pub(super) fn decompress<E>(mut payload: &[u8], output: &mut Output<'_, E>) -> R
 
 fn inflate_member<E>(
     inflate: &mut Decompress,
-    window: &mut [u8],
+    room: &mut [u8],
     payload: &mut &[u8],
     output: &mut Output<'_, E>,
 ) -> Result<(), Stop<E>> {
@@ -90,12 +94,12 @@ fn inflate_member<E>(
     loop {
         let (in_before, out_before) = (inflate.total_in(), inflate.total_out());
         let status = inflate
-            .decompress(payload, window, FlushDecompress::None)
+            .decompress(payload, room, FlushDecompress::None)
             .map_err(|_| CompressionError::Corrupt("not a deflate stream"))?;
         let consumed = (inflate.total_in() - in_before) as usize;
         let produced = (inflate.total_out() - out_before) as usize;
         *payload = payload.get(consumed..).unwrap_or_default();
-        let piece = window.get(..produced).unwrap_or_default();
+        let piece = room.get(..produced).unwrap_or_default();
         crc.update(piece);
         output.push(piece)?;
         if status == Status::StreamEnd {

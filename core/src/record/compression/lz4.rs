@@ -9,7 +9,6 @@
 //!
 //! Every check the frame offers is made, also those that Kafka's reader leaves out.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use lz4_flex::block::{self, CompressTable, DecompressError};
@@ -53,7 +52,7 @@ impl Packer {
         Self {
             table: CompressTable::default(),
             blocks: Blocks::of(BLOCK_BYTES),
-            block: vec![0; block::get_maximum_output_size(BLOCK_BYTES)],
+            block: Vec::new(),
             out,
         }
     }
@@ -73,7 +72,12 @@ impl Packer {
     }
 }
 
-fn pack(table: &mut CompressTable, records: &[u8], block: &mut [u8], out: &mut Vec<u8>) {
+fn pack(table: &mut CompressTable, records: &[u8], block: &mut Vec<u8>, out: &mut Vec<u8>) {
+    // Most batches are far below a block: to clear a whole one costs more than to pack them.
+    let most = block::get_maximum_output_size(records.len());
+    if block.len() < most {
+        block.resize(most, 0);
+    }
     let length = block::compress_into_with_table(records, block, table)
         .expect("the block has room for the longest possible output");
     if length < records.len() {

@@ -6,7 +6,6 @@
 //! ```
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
@@ -36,7 +35,7 @@ impl Packer {
         Self {
             encoder: Box::new(Encoder::new()),
             blocks: Blocks::of(BLOCK_BYTES),
-            block: vec![0; max_compress_len(BLOCK_BYTES)],
+            block: Vec::new(),
             out,
         }
     }
@@ -55,7 +54,12 @@ impl Packer {
     }
 }
 
-fn pack(encoder: &mut Encoder, records: &[u8], block: &mut [u8], out: &mut Vec<u8>) {
+fn pack(encoder: &mut Encoder, records: &[u8], block: &mut Vec<u8>, out: &mut Vec<u8>) {
+    // Most batches are far below a block: to clear a whole one costs more than to pack them.
+    let most = max_compress_len(records.len());
+    if block.len() < most {
+        block.resize(most, 0);
+    }
     let length = encoder
         .compress(records, block)
         .expect("the block has room for the longest possible output");

@@ -9,8 +9,10 @@ use super::{CompressionError, Output, Stop};
 
 /// How far back what we pack refers: 1 MiB, the size of an ordinary batch.
 const LARGEST_OWN_WINDOW_LOG: u32 = 20;
-/// Bytes of output at a time.
+/// The most bytes of output at a time.
 const PIECE_BYTES: usize = 64 << 10;
+/// And the least.
+const SMALL_PIECE_BYTES: usize = 1 << 10;
 /// The window of level 22, and what Kafka's readers allow: 2^27 bytes.
 const LARGEST_WINDOW_LOG: u32 = 27;
 
@@ -36,7 +38,7 @@ impl Packer {
             .expect("nothing was packed yet");
         Self {
             encoder,
-            piece: vec![0; PIECE_BYTES],
+            piece: piece_for(size),
             out,
         }
     }
@@ -67,13 +69,25 @@ impl Packer {
     }
 }
 
+/// Room for the output of so many bytes of input, at a time. A piece of full size would have to be
+/// cleared for each batch, and most batches are small.
+fn piece_for(input_bytes: u64) -> Vec<u8> {
+    let bytes = usize::try_from(input_bytes).unwrap_or(PIECE_BYTES);
+    vec![
+        0;
+        bytes
+            .saturating_mul(2)
+            .clamp(SMALL_PIECE_BYTES, PIECE_BYTES)
+    ]
+}
+
 pub(super) fn decompress<E>(payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {
     let mut decoder =
         Decoder::new().map_err(|_| CompressionError::Corrupt("no memory to read zstd with"))?;
     decoder
         .set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW_LOG))
         .map_err(|_| CompressionError::Corrupt("the window's limit was not taken"))?;
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = piece_for(payload.len() as u64);
     let mut input = InBuffer::around(payload);
     loop {
         let mut out = OutBuffer::around(piece.as_mut_slice());
@@ -82,7 +96,7 @@ pub(super) fn decompress<E>(payload: &[u8], output: &mut Output<'_, E>) -> Resul
             .run(&mut input, &mut out)
             .map_err(|_| CompressionError::Corrupt("not a zstd frame"))?;
         output.push(out.as_slice())?;
-        let full = out.as_slice().len() == PIECE_BYTES;
+        let full = out.as_slice().len() == out.capacity();
         let at_end = input.pos() == payload.len();
         match (wanted, at_end) {
             (0, true) => return Ok(()),
