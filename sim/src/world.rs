@@ -284,8 +284,10 @@ impl World {
     }
 
     fn run(&mut self, plan: &Plan<'_>) {
-        let line = format!("{:?}", self.swarm);
-        self.say(Sign::Event, Lane::Broker, format_args!("swarm {line}"));
+        let (now, swarm) = (self.clock.mono(), &self.swarm);
+        self.trace.note(now, Sign::Event, Lane::Broker, || {
+            format!("swarm {swarm:?}")
+        });
         self.clock.after(0, Event::Start { node: 0 });
         self.clock.at(self.faults_end, Event::FaultsOver);
         self.schedule_phases();

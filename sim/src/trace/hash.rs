@@ -79,8 +79,17 @@ impl Write for ChainedHash {
     /// Formatting hands over pieces of any size, and the same text must give the same hash however
     /// it is cut: so a word is added when it is full, and the rest at the end of the text.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            self.part |= u64::from(byte) << self.part_bits;
+        let mut bytes = text.as_bytes();
+        while let Some((word, rest)) = bytes.split_first_chunk::<8>() {
+            bytes = rest;
+            let word = u64::from_le_bytes(*word);
+            let bits = self.part_bits;
+            self.word(self.part | word << bits);
+            // What did not fit; a shift by all bits would be none.
+            self.part = (word >> 1) >> (63 - bits);
+        }
+        for byte in bytes {
+            self.part |= u64::from(*byte) << self.part_bits;
             self.part_bits += 8;
             if self.part_bits == 64 {
                 let word = self.part;
@@ -102,6 +111,25 @@ impl fmt::Display for ChainedHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_hashes_the_same_however_formatting_cuts_it() {
+        let text = "a text of more than two words of eight bytes";
+        let of = |pieces: &[&str]| {
+            let mut hash = ChainedHash::new();
+            for piece in pieces {
+                hash.write_str(piece).unwrap();
+            }
+            hash.end_text();
+            hash
+        };
+        let whole = of(&[text]);
+        for cut in 0..text.len() {
+            let (head, tail) = text.split_at(cut);
+            assert_eq!(of(&[head, tail]), whole, "cut at {cut}");
+        }
+        assert_ne!(of(&[&text[1..]]), whole);
+    }
 
     #[test]
     fn the_hash_tells_order_and_cuts_apart() {

@@ -33,6 +33,8 @@ pub struct Machine {
     last_command: u64,
     /// The earliest deadline for which a timer is set.
     scheduled: Option<Mono>,
+    /// How often in a row it was handed its deadline and wanted it at once again.
+    spins: u32,
     events: Vec<ClientEvent>,
 }
 
@@ -44,6 +46,10 @@ struct Link {
     /// The APIs of the requests without an answer.
     asked: VecDeque<i16>,
 }
+
+/// How often a client may want its deadline at once again: an application's thread would turn for
+/// nothing.
+const MOST_SPINS: u32 = 8;
 
 /// The tag of a timer for the client's deadline.
 const DEADLINE: u64 = u64::MAX;
@@ -74,6 +80,7 @@ impl Machine {
             names: BTreeMap::new(),
             last_command: 0,
             scheduled: None,
+            spins: 0,
             events: Vec::new(),
         }
     }
@@ -100,6 +107,16 @@ impl Machine {
             let due = self.client.next_deadline();
             if due.is_some_and(|at| at <= cx.now.mono) {
                 self.input(cx, ClientInput::Deadline);
+                self.spins = match self.client.next_deadline() {
+                    Some(at) if at <= cx.now.mono => self.spins + 1,
+                    _ => 0,
+                };
+                if self.spins == MOST_SPINS {
+                    broken(
+                        cx,
+                        "it wants its deadline at once, again and again".to_owned(),
+                    );
+                }
             } else {
                 self.schedule(cx);
             }
