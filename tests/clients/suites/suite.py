@@ -171,6 +171,9 @@ def run(name, fetch, settings, run_tests, source=None, document="", port=0):
                 flaky[test] = results.get(test, ("missing", ""))[1]
                 results[test] = ("pass", "")
     wrong = []
+    if not wanted:
+        # A run that holds nobody to anything would pass.
+        wrong.append(f"{name}.tsv expects none of these to pass: {', '.join(arguments.tests)}")
     for test in sorted(wanted):
         result, words = results.get(test, ("did not run", ""))
         if result != "pass":
