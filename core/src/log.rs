@@ -542,19 +542,6 @@ impl Log {
         }
     }
 
-    /// The segments that are not closed, rising.
-    fn open_bases(&self) -> Vec<Offset> {
-        let mut bases: Vec<Offset> = self
-            .segments
-            .values()
-            .rev()
-            .take_while(|segment| segment.tail.is_some())
-            .map(|segment| segment.base)
-            .collect();
-        bases.reverse();
-        bases
-    }
-
     /// The segment that follows.
     fn base_after(&self, base: Offset) -> Option<Offset> {
         use core::ops::Bound::{Excluded, Unbounded};

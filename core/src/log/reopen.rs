@@ -80,7 +80,9 @@ impl Log {
         self.unflushed_since = None;
         self.retry_at = None;
         let mut files = alloc::vec::Vec::new();
-        for base in self.open_bases() {
+        let mut at = None;
+        while let Some(base) = self.next_open(at) {
+            at = Some(base);
             let segment = self.segments.get_mut(&base).expect("it was just listed");
             files.extend(segment.file.take());
         }

@@ -71,7 +71,9 @@ impl Log {
             return;
         }
         let mut last_open = None;
-        for base in self.open_bases() {
+        let mut at = None;
+        while let Some(base) = self.next_open(at) {
+            at = Some(base);
             let segment = self.segments.get(&base).expect("it was just listed");
             let tail = segment.tail.as_ref().expect("an open segment has a tail");
             if tail.is_open() {
@@ -85,7 +87,7 @@ impl Log {
         // With no open segment before it, the new one follows a closed segment. It stays, empty, and
         // its files are made with the next append.
         let Some((base, mark)) = last_open.or_else(|| {
-            let base = self.open_bases().first().copied()?;
+            let base = self.next_open(None)?;
             Some((base, Mark::start_of(base)))
         }) else {
             return;
