@@ -13,7 +13,7 @@
 use bytes::Bytes;
 use divan::{AllocProfiler, Bencher, black_box};
 
-use odradek_core::broker::harness::Harness;
+use odradek_core::broker::harness::{Harness, fetch_request, produce_request};
 use odradek_core::effect::{Effect, Effects, Part};
 use odradek_core::ids::{ConnectionId, Position};
 use odradek_core::input::{Completion, Input};
@@ -24,15 +24,11 @@ use odradek_core::request::{Codecs, prepare};
 use odradek_core::wire::frame::encode_request;
 use odradek_core::wire::messages::Body;
 use odradek_core::wire::messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest;
-use odradek_core::wire::messages::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use odradek_core::wire::messages::find_coordinator::FindCoordinatorRequest;
 use odradek_core::wire::messages::heartbeat::HeartbeatRequest;
 use odradek_core::wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
-use odradek_core::wire::messages::produce::{
-    PartitionProduceData, ProduceRequest, TopicProduceData,
-};
 use odradek_core::wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
-use odradek_core::wire::{Records, RequestHeader, ResponseBody};
+use odradek_core::wire::{RequestHeader, ResponseBody};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -66,9 +62,7 @@ fn validate(bencher: Bencher<'_, '_>, (records, bytes): (usize, usize)) {
 fn produce(bencher: Bencher<'_, '_>, durability: Durability) {
     let mut host = Host::start(durability);
     let frame = produce_frame(1, 100);
-    bencher
-        .with_inputs(|| request(WRITER, frame.clone()))
-        .bench_local_values(|request| assert_eq!(host.answers(request), 1));
+    one_answer(bencher, &mut host, &frame);
 }
 
 /// A hundred requests of as many connections arrive together, and their write completes in one step.
@@ -118,9 +112,7 @@ fn wake_long_poll(bencher: Bencher<'_, '_>) {
 fn fetch_newest(bencher: Bencher<'_, '_>) {
     let mut host = Host::start(Durability::Os);
     let frame = fetch_frame(host.end - 1, 0);
-    bencher
-        .with_inputs(|| request(WRITER, frame.clone()))
-        .bench_local_values(|request| assert_eq!(host.answers(request), 1));
+    one_answer(bencher, &mut host, &frame);
 }
 
 /// A heartbeat of a member of a classic group.
@@ -128,9 +120,7 @@ fn fetch_newest(bencher: Bencher<'_, '_>) {
 fn heartbeat_classic(bencher: Bencher<'_, '_>) {
     let mut host = Host::start(Durability::Os);
     let frame = host.join_classic();
-    bencher
-        .with_inputs(|| request(WRITER, frame.clone()))
-        .bench_local_values(|request| assert_eq!(host.answers(request), 1));
+    one_answer(bencher, &mut host, &frame);
 }
 
 /// A heartbeat that says nothing, of a member of a group of KIP-848.
@@ -138,6 +128,11 @@ fn heartbeat_classic(bencher: Bencher<'_, '_>) {
 fn heartbeat_consumer(bencher: Bencher<'_, '_>) {
     let mut host = Host::start(Durability::Os);
     let frame = host.join_consumer();
+    one_answer(bencher, &mut host, &frame);
+}
+
+/// Measures a request that is answered once.
+fn one_answer(bencher: Bencher<'_, '_>, host: &mut Host, frame: &Bytes) {
     bencher
         .with_inputs(|| request(WRITER, frame.clone()))
         .bench_local_values(|request| assert_eq!(host.answers(request), 1));
@@ -349,44 +344,11 @@ fn frame(version: i16, body: &impl Body) -> Bytes {
 }
 
 fn produce_frame(records: usize, bytes: usize) -> Bytes {
-    let partition = PartitionProduceData {
-        index: 0,
-        records: Some(Records::Bytes(batch(records, bytes))),
-        ..Default::default()
-    };
-    let topic = TopicProduceData {
-        name: TOPIC.into(),
-        partition_data: vec![partition],
-        ..Default::default()
-    };
-    let produce = ProduceRequest {
-        acks: -1,
-        timeout_ms: 30_000,
-        topic_data: vec![topic],
-        ..Default::default()
-    };
-    frame(9, &produce)
+    frame(9, &produce_request(TOPIC, -1, batch(records, bytes)))
 }
 
 fn fetch_frame(offset: i64, max_wait_ms: i32) -> Bytes {
-    let partition = FetchPartition {
-        fetch_offset: offset,
-        partition_max_bytes: 1 << 20,
-        ..Default::default()
-    };
-    let topic = FetchTopic {
-        topic: TOPIC.into(),
-        partitions: vec![partition],
-        ..Default::default()
-    };
-    let fetch = FetchRequest {
-        max_wait_ms,
-        min_bytes: 1,
-        max_bytes: 1 << 20,
-        topics: vec![topic],
-        ..Default::default()
-    };
-    frame(12, &fetch)
+    frame(12, &fetch_request(TOPIC, offset, 1, max_wait_ms))
 }
 
 fn batch(records: usize, bytes: usize) -> Bytes {

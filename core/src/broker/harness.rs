@@ -574,7 +574,8 @@ pub(crate) fn batch(values: &[&str]) -> Bytes {
     })
 }
 
-pub(crate) fn produce_request(topic: &str, acks: i16, records: Bytes) -> ProduceRequest {
+/// A produce of one partition.
+pub fn produce_request(topic: &str, acks: i16, records: Bytes) -> ProduceRequest {
     let partition = PartitionProduceData {
         index: 0,
         records: Some(Records::Bytes(records)),
@@ -593,12 +594,8 @@ pub(crate) fn produce_request(topic: &str, acks: i16, records: Bytes) -> Produce
     }
 }
 
-pub(crate) fn fetch_request(
-    topic: &str,
-    offset: i64,
-    min_bytes: i32,
-    max_wait_ms: i32,
-) -> FetchRequest {
+/// A fetch from one partition.
+pub fn fetch_request(topic: &str, offset: i64, min_bytes: i32, max_wait_ms: i32) -> FetchRequest {
     let partition = FetchPartition {
         fetch_offset: offset,
         partition_max_bytes: 1 << 20,
