@@ -253,8 +253,7 @@ impl<G: Guest, H: Host> Driver<G, H> {
         if inputs.is_empty() {
             return;
         }
-        // They arrived together, so they may have the same time: reading the clocks is a tenth of a
-        // small step.
+        // They arrived together, so they may have the same time: two clocks need not be read for each.
         let now = self.host.now();
         for input in inputs.drain(..) {
             self.handle(state, now, input, work);
