@@ -5,12 +5,12 @@
 use odradek_core::log::scan_segment::ScanSegment;
 use odradek_core::report::{Level, Report};
 
-use super::{Check, Oracle};
+use super::{Check, METADATA_PREFIX, Oracle};
 
 impl Oracle {
     /// A segment is read batch by batch, for its end or for its indexes.
     pub(super) fn scans(&mut self, scan: &ScanSegment) {
-        let is_users = !scan.dir.as_str().starts_with("__cluster_metadata");
+        let is_users = !scan.dir.as_str().starts_with(METADATA_PREFIX);
         if self.had_trouble || !self.was_loading || !self.starts_clean || !is_users {
             return;
         }
