@@ -222,6 +222,8 @@ pub struct Log {
 enum Task {
     /// Make the files of the segment with this base.
     Create(Offset),
+    /// Make their names durable.
+    Name(Offset),
     /// Write index entries.
     Index(IndexTask),
     /// Write the files of a closed segment's indexes, built anew: entries of both.
@@ -318,6 +320,12 @@ impl Log {
             (Some(_), LogState::Ready | LogState::StorageFailed(_)) => &LogState::Closed,
             _ => &self.state,
         }
+    }
+
+    /// Whether it is not known yet what is there. Once it is, it stays so.
+    #[must_use]
+    pub const fn is_loading(&self) -> bool {
+        matches!(self.state(), LogState::Loading)
     }
 
     /// Whether an append would be tried now: also after a failed write, once that is undone.
@@ -473,6 +481,7 @@ impl Log {
         let (task, _) = self.tasks.remove(at);
         match task {
             Task::Create(base) => self.created(cx, base, result),
+            Task::Name(base) => self.named(cx, base, result),
             Task::Index(task) => self.index_written(cx, &task, result),
             Task::Rebuilt(base, offsets, times) => {
                 self.index_rebuilt(cx, base, offsets, times, result);

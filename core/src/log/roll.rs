@@ -1,8 +1,10 @@
 //! Rolling: the files of a new segment, and the closing of the one before.
 //!
 //! Under `fsync` the new segment takes writes only once the one before is closed: flushed, its
-//! indexes complete and flushed; under `os` once the one before is written. In both cases the new
-//! files and their names are durable first: data in a file whose name is lost is lost.
+//! indexes complete and flushed, and once the names of the new files are durable: data in a file whose
+//! name is lost is lost. Under `os` it takes writes once the one before is written and the files are
+//! there. Nothing in it counts as flushed before the names are durable, which may take long: the
+//! filesystem may first write what the segment before left in the page cache.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -45,20 +47,19 @@ pub(crate) enum Purpose {
     CleanStop,
 }
 
+/// What makes the files of a segment.
+fn new_files(dir: &FilePath, base: Offset) -> Vec<FileOp> {
+    [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex]
+        .map(|file| FileOp::WriteFile {
+            path: file.path(dir, base),
+            bytes: Bytes::new(),
+        })
+        .to_vec()
+}
+
 /// The stages that make a segment's files and their names durable.
 pub(super) fn create_segment(dir: &FilePath, base: Offset) -> Vec<Vec<FileOp>> {
-    let empty = |file: SegmentFile| FileOp::WriteFile {
-        path: file.path(dir, base),
-        bytes: Bytes::new(),
-    };
-    vec![
-        vec![
-            empty(SegmentFile::Log),
-            empty(SegmentFile::Index),
-            empty(SegmentFile::TimeIndex),
-        ],
-        vec![FileOp::SyncDir(dir.clone())],
-    ]
+    vec![new_files(dir, base), vec![FileOp::SyncDir(dir.clone())]]
 }
 
 impl Log {
@@ -73,7 +74,7 @@ impl Log {
             at = Some(base);
             let segment = self.segments.get(&base).expect("it was just listed");
             let tail = segment.tail.as_ref().expect("an open segment has a tail");
-            let Phase::Opening { files, held } = &tail.phase else {
+            let Phase::Opening { held } = &tail.phase else {
                 before = Some(segment);
                 continue;
             };
@@ -81,35 +82,32 @@ impl Log {
                 // It failed once; the next append tries again.
                 return;
             }
+            let before = before.and_then(|before| Some((before, before.tail.as_ref()?)));
             let ready = match (self.durability, before) {
                 (_, None) => true,
                 (Durability::Fsync, Some(_)) => false,
-                (Durability::Os, Some(before)) => before
-                    .tail
-                    .as_ref()
-                    .is_none_or(|tail| tail.written.position == before.size),
+                (Durability::Os, Some((before, tail))) => tail.written.position == before.size,
             };
-            match *files {
-                NewFiles::Missing => {
-                    self.set_new_files(base, NewFiles::Creating);
-                    let mut stages = create_segment(&self.dir, base);
-                    if self.bugs.has(Bug::ForgetDirectorySync) {
-                        stages.pop();
-                    }
-                    self.start_task(cx, Task::Create(base), stages);
+            match tail.files {
+                // Only the last name of a log is not durable: no crash leaves a gap between two.
+                NewFiles::Missing if before.is_none_or(|(_, tail)| tail.is_named()) => {
+                    self.set_files(base, NewFiles::Creating);
+                    self.start_task(cx, Task::Create(base), vec![new_files(&self.dir, base)]);
+                }
+                NewFiles::Made if ready && self.durability == Durability::Os => {
+                    self.open_segment(cx, base);
                 }
                 NewFiles::Durable if ready => self.open_segment(cx, base),
-                NewFiles::Creating | NewFiles::Durable => {}
+                NewFiles::Missing | NewFiles::Creating | NewFiles::Made | NewFiles::Durable => {}
             }
             return;
         }
     }
 
-    fn set_new_files(&mut self, base: Offset, state: NewFiles) {
+    /// Notes how far the files of a new segment are. False if it was taken back meanwhile.
+    fn set_files(&mut self, base: Offset, files: NewFiles) -> bool {
         let tail = self.segments.get_mut(&base).and_then(|s| s.tail.as_mut());
-        if let Some(Phase::Opening { files, .. }) = tail.map(|tail| &mut tail.phase) {
-            *files = state;
-        }
+        tail.map(|tail| tail.files = files).is_some()
     }
 
     /// Lets the held writes go.
@@ -140,9 +138,30 @@ impl Log {
         result: Result<(), Failure>,
     ) {
         match result {
-            Ok(()) => self.set_new_files(base, NewFiles::Durable),
-            Err(failure) if failure.flush => self.begin_reopen(cx, failure.error),
+            Ok(()) if self.is_running() && self.set_files(base, NewFiles::Made) => {
+                let mut stages = vec![vec![FileOp::SyncDir(self.dir.clone())]];
+                if self.bugs.has(Bug::ForgetDirectorySync) {
+                    stages.clear();
+                }
+                self.start_task(cx, Task::Name(base), stages);
+            }
+            Ok(()) => {}
             Err(failure) => self.roll_failed(cx, failure.error),
+        }
+    }
+
+    /// The names of a new segment's files are durable, or not.
+    pub(super) fn named(
+        &mut self,
+        cx: &mut Context<'_>,
+        base: Offset,
+        result: Result<(), Failure>,
+    ) {
+        match result {
+            Ok(()) => {
+                self.set_files(base, NewFiles::Durable);
+            }
+            Err(failure) => self.begin_reopen(cx, failure.error),
         }
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 pub(crate) struct Tail {
     pub(crate) phase: Phase,
+    /// Whether its files are there.
+    pub(crate) files: NewFiles,
     /// Whether a next segment has begun: nothing is appended here any more.
     pub(crate) full: bool,
     /// Ends of batches above what is flushed (under `os`: above what is written), rising.
@@ -83,14 +85,11 @@ pub(crate) struct Tail {
     pub(crate) created: Wall,
 }
 
-/// Whether a segment's files are there.
+/// Whether a segment takes writes.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Not yet, or the segment before is not ready: writes are held back.
-    Opening {
-        files: NewFiles,
-        held: Vec<(Position, WriteData)>,
-    },
+    /// Its files are not ready yet, or the segment before is not: writes are held back.
+    Opening { held: Vec<(Position, WriteData)> },
     /// Writes go to the file.
     Open,
 }
@@ -100,6 +99,8 @@ pub(crate) enum Phase {
 pub(crate) enum NewFiles {
     Missing,
     Creating,
+    /// They are there, but a power cut may take their names.
+    Made,
     Durable,
 }
 
@@ -127,10 +128,12 @@ impl Mark {
 impl Segment {
     /// A new, empty segment whose files are not there yet.
     pub(crate) fn new(base: Offset, created: Wall) -> Self {
-        let phase = Phase::Opening {
-            files: NewFiles::Missing,
-            held: Vec::new(),
-        };
+        let mut tail = Tail::at(
+            Mark::start_of(base),
+            Phase::Opening { held: Vec::new() },
+            created,
+        );
+        tail.files = NewFiles::Missing;
         Self {
             base,
             next_offset: base,
@@ -144,7 +147,7 @@ impl Segment {
             verified: Verified::default(),
             since: 0,
             is_swap: false,
-            tail: Some(Box::new(Tail::at(Mark::start_of(base), phase, created))),
+            tail: Some(Box::new(tail)),
         }
     }
 
@@ -216,10 +219,11 @@ impl Segment {
 }
 
 impl Tail {
-    /// A segment all of which is flushed up to `end`.
+    /// A segment all of which is flushed up to `end`, and whose files are durable.
     pub(crate) fn at(end: Mark, phase: Phase, created: Wall) -> Self {
         Self {
             phase,
+            files: NewFiles::Durable,
             full: false,
             is_closing: false,
             marks: VecDeque::new(),
@@ -238,6 +242,11 @@ impl Tail {
 
     pub(crate) const fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether no power cut takes the names of its files.
+    pub(crate) const fn is_named(&self) -> bool {
+        matches!(self.files, NewFiles::Durable)
     }
 
     /// Everything below `up_to` is written. `forget` drops the marks that only a flush would need:

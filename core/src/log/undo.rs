@@ -119,10 +119,10 @@ impl Log {
         let segment = self.segments.get_mut(&base).expect("the caller has it");
         segment.cut_to(mark);
         if let Some(tail) = &mut segment.tail
-            && let Phase::Opening { files, held } = &mut tail.phase
+            && let Phase::Opening { held } = &mut tail.phase
         {
             held.clear();
-            *files = NewFiles::Missing;
+            tail.files = NewFiles::Missing;
         }
         let end = mark.next_offset;
         self.epochs.truncate(end);
@@ -167,7 +167,7 @@ impl Log {
 
     /// Cuts the file and removes what was begun, once nothing else is at work on those files.
     pub(super) fn advance_undo(&mut self, cx: &mut Context<'_>) {
-        if self.has_task(|task| matches!(task, Task::Create(_))) {
+        if self.has_task(|task| matches!(task, Task::Create(_) | Task::Name(_))) {
             return;
         }
         let Some(undo) = self.undo.as_mut().filter(|undo| undo.running.is_none()) else {

@@ -79,7 +79,13 @@ impl Log {
             // point can pass it.
             let wanted = demanded || (tail.full && tail.written.position == whole);
             let unflushed = tail.written.position > tail.flushed.position;
-            if !tail.is_open() || !wanted || !unflushed || tail.flushing.is_some() {
+            // Without its name, what is flushed is not durable.
+            if !tail.is_open()
+                || !tail.is_named()
+                || !wanted
+                || !unflushed
+                || tail.flushing.is_some()
+            {
                 continue;
             }
             tail.flushing = Some(tail.written);

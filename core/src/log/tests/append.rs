@@ -98,6 +98,54 @@ fn a_roll_closes_the_old_segment_before_the_new_one_takes_writes() {
     assert!(last_flush_before.is_some());
 }
 
+/// Four batches fill a segment; the fifth is appended, and the disk does all but flush the directory.
+fn roll_without_flushing_the_directory(flush_messages: Option<u64>) -> Harness {
+    let config = LogConfig {
+        flush_messages,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Os);
+    for _ in 0..4 {
+        h.append(&batch(&[1], 900)).unwrap();
+        h.complete_disk();
+    }
+    h.append(&batch(&[1], 900)).unwrap();
+    while ["write", "open", "flush", "sync-file"]
+        .iter()
+        .any(|what| h.complete_first(what))
+    {}
+    h
+}
+
+#[test]
+fn under_os_a_new_segment_takes_writes_before_its_name_is_durable() {
+    let h = roll_without_flushing_the_directory(None);
+    assert_eq!(h.log.high_watermark_limit(), Offset(5));
+}
+
+#[test]
+fn what_lies_in_a_segment_whose_name_is_not_durable_does_not_count_as_flushed() {
+    let mut h = roll_without_flushing_the_directory(Some(1));
+    assert_eq!(h.log.high_watermark_limit(), Offset(4), "{:#?}", h.trace);
+    assert!(h.complete_first("sync-dir"));
+    assert!(h.complete_first("flush"), "{:#?}", h.trace);
+    assert_eq!(h.log.high_watermark_limit(), Offset(5));
+}
+
+#[test]
+fn a_name_that_cannot_be_made_durable_takes_back_what_was_not_acknowledged() {
+    let mut h = roll_without_flushing_the_directory(Some(1));
+    h.faults.op = Some("sync-dir");
+    assert!(h.complete_first("sync-dir"));
+    h.faults.op = None;
+    assert_eq!(h.log.take_lost().map(|lost| lost.from), Some(Offset(4)));
+    h.complete_disk();
+    h.advance_ms(1_000);
+    h.append(&batch(&[1], 900)).unwrap();
+    h.complete_disk();
+    assert!(h.log.high_watermark_limit() > Offset(4));
+}
+
 #[test]
 fn appends_during_a_roll_get_offsets_at_once_and_wait_for_the_disk() {
     let mut h = Harness::new(tiny(), Durability::Fsync);
