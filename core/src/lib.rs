@@ -28,6 +28,7 @@ pub mod ids;
 pub mod input;
 pub mod log;
 pub mod metadata;
+mod outstanding;
 pub mod partition;
 pub mod read_job;
 pub mod record;

@@ -27,6 +27,7 @@ use crate::log::{Log, LogState};
 use crate::metadata::record::MetadataRecord;
 use crate::metadata::store::{self, Change, MetadataStore, replace_file};
 use crate::metadata::topics::{insert_partition, partition_name, topic_of_partition_metadata};
+use crate::outstanding::Outstanding;
 use crate::partition::PartitionKey;
 use crate::read_job::{ReadJob, ReadOutput};
 use crate::report::Level;
@@ -63,7 +64,7 @@ enum Step {
     Formatting(Sequence),
     Identifying(Vec<String>),
     RemovingStrays(Sequence),
-    LoadingPartitions,
+    LoadingPartitions(Outstanding<PartitionKey>),
 }
 
 /// The first step of a process.
@@ -166,7 +167,7 @@ pub(super) fn settle(state: &mut State, cx: &mut Context<'_>) -> bool {
     let Stage::Starting(starting) = &mut state.stage else {
         return false;
     };
-    match starting.step {
+    match &mut starting.step {
         Step::LoadingMetadata => match state.metadata.log().map(Log::state) {
             Some(LogState::Loading) | None => return false,
             Some(LogState::Ready) => {
@@ -183,13 +184,11 @@ pub(super) fn settle(state: &mut State, cx: &mut Context<'_>) -> bool {
             }
         },
         Step::Replaying if state.metadata.is_current() => append_first(state, cx),
-        Step::LoadingPartitions => {
-            let loading = |log: &Log| *log.state() == LogState::Loading;
-            if state
-                .partitions
-                .values()
-                .any(|partition| loading(partition.log()))
-            {
+        Step::LoadingPartitions(loading) => {
+            let partitions = &state.partitions;
+            let is_loaded =
+                |key: &PartitionKey| partitions.get(key).is_none_or(|it| !it.log.is_loading());
+            if !loading.is_over(is_loaded) {
                 return false;
             }
             serve(state, cx);
@@ -386,21 +385,14 @@ fn remove_strays(
     let mut ops = Vec::new();
     for (name, file) in directories.iter().zip(files) {
         let topic = file.as_deref().and_then(topic_of_partition_metadata);
-        let known = topic.is_some_and(|id| {
-            state.metadata.image().topic_by_id(id).is_some_and(|topic| {
-                (0..topic.partitions).any(|index| *name == partition_name(&topic.name, index))
-            })
-        });
-        if known {
+        let named = state.metadata.image().topic_of_partition(name);
+        if named.is_some() && named.map(|named| named.id) == topic {
             continue;
         }
         // The directory of a topic that is known is durable before the topic is, and a directory of
         // its name that was there before is gone by then: another id in it is damage of that one
         // small file, and no reason to throw the records away.
-        let is_named = state.metadata.image().topics().any(|topic| {
-            (0..topic.partitions).any(|index| *name == partition_name(&topic.name, index))
-        });
-        if is_named && topic.is_some() {
+        if named.is_some() && topic.is_some() {
             cx.report(
                 Level::Error,
                 "start",
@@ -438,7 +430,6 @@ fn load_partitions(state: &mut State, cx: &mut Context<'_>) {
     let Stage::Starting(starting) = &mut state.stage else {
         return;
     };
-    starting.step = Step::LoadingPartitions;
     let clean = starting.clean;
     let image = state.metadata.image();
     let topics: Vec<_> = image
@@ -463,6 +454,10 @@ fn load_partitions(state: &mut State, cx: &mut Context<'_>) {
             let log = Log::open(cx, spec, point, start, cleaner, clean);
             insert_partition(state, key, &name, log, epoch);
         }
+    }
+    let loading = state.partitions.keys().copied().collect();
+    if let Stage::Starting(starting) = &mut state.stage {
+        starting.step = Step::LoadingPartitions(loading);
     }
 }
 

@@ -15,7 +15,8 @@ use crate::ids::{FilePath, OperationId};
 use crate::input::DiskError;
 use crate::log::{Log, LogState};
 use crate::metadata::store::replace_file;
-use crate::partition::delayed_fetch;
+use crate::outstanding::Outstanding;
+use crate::partition::{PartitionKey, delayed_fetch};
 use crate::report::Level;
 use crate::sequence::{Progress, Sequence};
 
@@ -24,8 +25,8 @@ use crate::sequence::{Progress, Sequence};
 pub(crate) enum Stopping {
     /// Requests that were started are being answered.
     Finishing,
-    /// Logs are being flushed and closed.
-    Closing,
+    /// Logs are being flushed and closed, first those of partitions.
+    Closing(Outstanding<PartitionKey>),
     /// The last recovery points are on their way to the disk.
     Checkpointing,
     /// The clean marker is.
@@ -58,16 +59,18 @@ pub(super) fn settle(state: &mut State, cx: &mut Context<'_>) -> bool {
             if state.connections.running() > 0 || !state.topics.is_idle() {
                 return false;
             }
-            *stopping = Stopping::Closing;
+            *stopping = Stopping::Closing(state.partitions.keys().copied().collect());
             close_logs(state, cx);
         }
-        Stopping::Closing => {
+        Stopping::Closing(partitions) => {
             let closed = |log: &Log| log.is_closed() || matches!(log.state(), LogState::Offline(_));
-            let open = state
-                .partitions
-                .values()
-                .any(|partition| !closed(partition.log()));
-            if open || state.metadata.log().is_some_and(|log| !closed(log)) {
+            let is_closed = |key: &PartitionKey| {
+                let partition = state.partitions.get(key);
+                partition.is_none_or(|partition| closed(partition.log()))
+            };
+            if !partitions.is_over(is_closed)
+                || state.metadata.log().is_some_and(|log| !closed(log))
+            {
                 return false;
             }
             *stopping = Stopping::Checkpointing;

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::record::{MetadataRecord, Resource};
+use super::topics::partition_name;
 use crate::group::config::GroupConfig;
 use crate::ids::{LeaderEpoch, TopicId};
 
@@ -134,6 +135,19 @@ impl Image {
         self.topics.get(self.names.get(name)?)
     }
 
+    /// The topic of the partition whose directory has that name.
+    #[must_use]
+    pub fn topic_of_partition(&self, directory: &str) -> Option<&Topic> {
+        let (name, index) = directory.rsplit_once('-')?;
+        let topic = self.topic(name)?;
+        let index = index
+            .parse()
+            .ok()
+            .filter(|index| *index < topic.partitions)?;
+        // One name each: `t-01` and `t-+1` are nobody's.
+        (partition_name(name, index) == directory).then_some(topic)
+    }
+
     /// The topic with that id.
     #[must_use]
     pub fn topic_by_id(&self, id: TopicId) -> Option<&Topic> {
@@ -245,6 +259,20 @@ mod tests {
             image.leader_epoch(image.topic("a").unwrap()),
             LeaderEpoch(2)
         );
+    }
+
+    #[test]
+    fn a_directory_belongs_to_the_topic_that_has_such_a_partition() {
+        let mut image = Image::default();
+        image.replay(&topic(1, "a"));
+        image.replay(&topic(2, "a-1"));
+        let owner = |directory| Some(image.topic_of_partition(directory)?.name.as_str());
+        assert_eq!(owner("a-0"), Some("a"));
+        assert_eq!(owner("a-1"), Some("a"));
+        assert_eq!(owner("a-1-1"), Some("a-1"));
+        for nobodys in ["a", "a-2", "a--1", "a-01", "a-+1", "b-0", "a-0.x-delete"] {
+            assert_eq!(owner(nobodys), None, "{nobodys}");
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::group::coordinator;
 use crate::ids::{FilePath, LeaderEpoch, OperationId, TopicId};
 use crate::input::DiskError;
 use crate::log::{Log, LogState};
+use crate::outstanding::Outstanding;
 use crate::partition::{Partition, PartitionKey};
 use crate::report::Level;
 use crate::request;
@@ -50,7 +51,9 @@ struct Creation {
     partitions: core::ops::Range<i32>,
     configs: Vec<(String, String)>,
     phase: Phase,
-    logs: BTreeMap<PartitionKey, Log>,
+    logs: BTreeMap<LogId, (PartitionKey, Log)>,
+    /// Those whose files are still being made.
+    loading: Outstanding<LogId>,
     /// Requests that wait, and which of their topics this is.
     waiting: Vec<(RequestId, usize)>,
 }
@@ -124,8 +127,8 @@ impl Topics {
     pub(crate) fn log_mut(&mut self, id: LogId) -> Option<&mut Log> {
         self.creations
             .values_mut()
-            .flat_map(|creation| creation.logs.values_mut())
-            .find(|log| log.id() == id)
+            .find_map(|creation| creation.logs.get_mut(&id))
+            .map(|(_, log)| log)
     }
 
     /// A further request waits for a topic that is being made.
@@ -242,6 +245,7 @@ pub(crate) fn create(
             configs: wanted.configs,
             phase: Phase::WaitsForRemoval,
             logs: BTreeMap::new(),
+            loading: Outstanding::from_iter([]),
             waiting: waits.into_iter().collect(),
         },
     );
@@ -298,7 +302,7 @@ pub(crate) fn settle(state: &mut State, cx: &mut Context<'_>) -> bool {
 }
 
 fn advance(state: &mut State, cx: &mut Context<'_>, id: u64) -> bool {
-    let Some(creation) = state.topics.creations.get(&id) else {
+    let Some(creation) = state.topics.creations.get_mut(&id) else {
         return false;
     };
     match creation.phase {
@@ -314,17 +318,13 @@ fn advance(state: &mut State, cx: &mut Context<'_>, id: u64) -> bool {
             make_directories(state, cx, id);
         }
         Phase::MakesDirectories => {
-            if creation
-                .logs
-                .values()
-                .any(|log| *log.state() == LogState::Loading)
-            {
+            let logs = &creation.logs;
+            let is_loaded = |id: &LogId| logs.get(id).is_none_or(|(_, log)| !log.is_loading());
+            if !creation.loading.is_over(is_loaded) {
                 return false;
             }
-            let made = creation
-                .logs
-                .values()
-                .all(|log| *log.state() == LogState::Ready);
+            let mut logs = logs.values();
+            let made = logs.all(|(_, log)| *log.state() == LogState::Ready);
             if made {
                 append_record(state, cx, id);
             } else {
@@ -365,12 +365,11 @@ fn make_directories(state: &mut State, cx: &mut Context<'_>, id: u64) {
     for index in partitions {
         let key = PartitionKey { topic, index };
         let spec = state.log_spec(key, &partition_name(&name, index));
-        logs.insert(
-            key,
-            Log::create(cx, spec, alloc::vec![partition_metadata(topic)]),
-        );
+        let log = Log::create(cx, spec, alloc::vec![partition_metadata(topic)]);
+        logs.insert(log.id(), (key, log));
     }
     if let Some(creation) = state.topics.creations.get_mut(&id) {
+        creation.loading = logs.keys().copied().collect();
         creation.logs = logs;
     }
 }
@@ -428,7 +427,7 @@ fn finish(state: &mut State, cx: &mut Context<'_>, id: u64) {
     let Some(epoch) = epoch else {
         // Deleted in the meantime, by a record behind this one.
         let indexes: Vec<i32> = creation.partitions.collect();
-        for mut log in creation.logs.into_values() {
+        for (_, mut log) in creation.logs.into_values() {
             log.abandon(cx);
         }
         state
@@ -448,7 +447,7 @@ fn finish(state: &mut State, cx: &mut Context<'_>, id: u64) {
             creation.partitions, creation.name, creation.topic
         ),
     );
-    for (key, mut log) in creation.logs {
+    for (key, mut log) in creation.logs.into_values() {
         // The topic's own configs are known to the image since its records were appended, which is
         // later than the log was made.
         let config = state.metadata.log_config(&state.config, key.topic);
@@ -484,8 +483,9 @@ fn give_up(state: &mut State, cx: &mut Context<'_>, id: u64, error: ErrorCode) {
     let Some(creation) = state.topics.creations.remove(&id) else {
         return;
     };
-    let indexes: Vec<i32> = creation.logs.keys().map(|key| key.index).collect();
-    for mut log in creation.logs.into_values() {
+    let keys = creation.logs.values().map(|(key, _)| key);
+    let indexes: Vec<i32> = keys.map(|key| key.index).collect();
+    for (_, mut log) in creation.logs.into_values() {
         cx.report(
             Level::Warn,
             "topics",
