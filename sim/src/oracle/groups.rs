@@ -182,13 +182,7 @@ impl Oracle {
 
     /// A member of the classic protocol takes the place of one of the other, if there is one of that
     /// name or instance.
-    fn consumer_replaced(
-        &mut self,
-        group: &str,
-        at: Mono,
-        member: &str,
-        instance: Option<&str>,
-    ) {
+    fn consumer_replaced(&mut self, group: &str, at: Mono, member: &str, instance: Option<&str>) {
         let mixed = self.groups.mixed.entry(group.to_owned()).or_default();
         mixed.classic_comes(at, member, instance);
         if let Some(known) = self.groups.consumer.get_mut(group) {

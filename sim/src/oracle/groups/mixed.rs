@@ -117,7 +117,10 @@ impl Mixed {
         let known = self.instances.get(member);
         let known = known.map(|instance| format!("[{instance}]"));
         let names = [Some(member.to_owned()), instance, known];
-        let mut came = names.iter().flatten().map(|name| self.classic_came.get(name));
+        let mut came = names
+            .iter()
+            .flatten()
+            .map(|name| self.classic_came.get(name));
         came.any(|came| came.is_some_and(|came| *came >= at))
     }
 
