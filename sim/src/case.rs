@@ -217,7 +217,14 @@ impl<'a> Words<'a> {
                     "Stop" => Ending::Stop,
                     other => return Err(format!("{other} is no ending")),
                 };
-                Decided::End(End { life, at, nth, how })
+                Decided::End(End {
+                    life,
+                    at,
+                    nth,
+                    how,
+                    amid: None,
+                    by_kind: false,
+                })
             }
             "full" => {
                 let at = self.time()?;
@@ -318,7 +325,9 @@ impl fmt::Display for Decided {
             Self::Act { client, at, turn } => {
                 write!(f, "act {} client {client} turn {turn}", Seconds(at.0))
             }
-            Self::End(End { life, at, nth, how }) => {
+            Self::End(End {
+                life, at, nth, how, ..
+            }) => {
                 let at = Seconds(at.0);
                 write!(f, "end {at} life {life} moment {nth} {how:?}")
             }

@@ -74,6 +74,20 @@ pub struct End {
     pub nth: u64,
     /// How.
     pub how: Ending,
+    /// What was being done. Not part of a case: a run that is done again finds it out.
+    pub amid: Option<Amid>,
+    /// `amid` says when, not `at` and `nth`. Only attempts are made so; what they did is written down by
+    /// its time.
+    pub by_kind: bool,
+}
+
+/// What is being done at a moment, as far as that is the same in runs that differ a little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amid {
+    /// As [`kind_of`] has it.
+    pub kind: u64,
+    /// Which moment of this kind, from 1, in this life or since it was asked to stop.
+    pub nth: u64,
 }
 
 /// How a process ends.
@@ -105,6 +119,16 @@ pub struct WallStep {
     pub at: Mono,
     /// By how many milliseconds.
     pub by_ms: i64,
+}
+
+/// What is being done, without the numbers in it: the same in runs that differ a little.
+#[must_use]
+pub fn kind_of(what: &str) -> u64 {
+    // FNV-1a.
+    let bytes = what.bytes().filter(|byte| !byte.is_ascii_digit());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 impl Decisions {

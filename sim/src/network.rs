@@ -417,6 +417,13 @@ impl Network {
             .collect()
     }
 
+    /// The connections whose end at the broker is not closed, those that did not reach it yet included.
+    #[must_use]
+    pub fn open_at_broker(&self) -> Vec<ConnectionId> {
+        let open = self.links.iter().filter(|(_, link)| !link.broker_knows);
+        open.map(|(id, _)| *id).collect()
+    }
+
     /// How long the broker's writer waits before it sends the next response, in nanoseconds.
     pub fn writer_delay(&mut self, id: ConnectionId, choices: &mut Choices) -> u64 {
         let entity = self.links.get(&id).map_or(0, |link| link.entity);
@@ -467,6 +474,17 @@ const fn client_of(entity: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_on_its_way_to_the_broker_can_be_ended_too() {
+        let mut network = Network::new(NetworkRates::default());
+        let mut choices = Choices::new(1);
+        let (refused, _) = network.connect(1, 0, Mono(0), &mut choices);
+        let (coming, arrivals) = network.connect(1, 0, Mono(0), &mut choices);
+        assert!(matches!(arrivals[..], [(_, Arrival::Open)]));
+        network.broker_saw_close(refused);
+        assert_eq!(network.open_at_broker(), [coming]);
+    }
 
     #[test]
     fn an_address_says_whose_it_is() {

@@ -8,7 +8,7 @@
 //! halves, quarters, ... single events (delta debugging). Taking a request away moves what comes after
 //! it by some microseconds, and a crash that has to fall between two effects then misses: so once
 //! little is left, an attempt that does not fail is made again with ends and dice that differ a
-//! little. And where nothing can be taken away any more and much is left, as of a race that needs
+//! little, and with the crash wherever the same is being done as where it struck. And where nothing can be taken away any more and much is left, as of a race that needs
 //! its luck, runs without a part of the events are tried with ever other dice until one of them has
 //! that luck.
 
@@ -53,8 +53,16 @@ pub struct Progress {
 /// From how many events on a removal that does not fail is made again in other ways.
 const FEW: usize = 40;
 
+/// From how many on only its crash is tried elsewhere.
+const SOME: usize = 120;
+
 /// In how many ways.
 const OTHER_WAYS: u64 = 10;
+
+/// At how many of the moments at which the same is being done a crash is tried, and with how many dice of
+/// what it leaves.
+const SAME_MOMENTS: u64 = 5;
+const DICE: u64 = 4;
 
 /// A run smaller than this is small enough to stop looking for other ways.
 const GOAL: u64 = 20;
@@ -195,13 +203,18 @@ where
         if self.attempt(decisions) {
             return true;
         }
-        if decisions.events.len() > FEW {
-            return false;
-        }
-        let limit = self.best.rank();
-        (0..OTHER_WAYS).any(|way| {
-            other_way(decisions, way).is_some_and(|other| self.attempt_at_most(&other, limit))
-        })
+        let (limit, events) = (self.best.rank(), decisions.events.len());
+        let other = |way| other_way(decisions, way);
+        let moved = |way| {
+            let (before, dice) = (way % SAME_MOMENTS, way / SAME_MOMENTS);
+            crash_amid_the_same(decisions, |nth| nth.saturating_sub(before), dice)
+        };
+        let others = (0..OTHER_WAYS).filter(|_| events <= FEW).filter_map(other);
+        let moved = (0..SAME_MOMENTS * DICE)
+            .filter(|_| events <= SOME)
+            .filter_map(moved);
+        let mut ways = others.chain(moved);
+        ways.any(|way| self.attempt_at_most(&way, limit))
     }
 
     /// The best so far, changed.
@@ -362,6 +375,9 @@ where
                     decisions.steady.clear();
                 }
             });
+            // Most of them come at another time too.
+            let moved = crash_amid_the_same(&other, |nth| 1 + mixed(round, 0) % nth, round);
+            let other = moved.filter(|_| round % 4 > 0).unwrap_or(other);
             !self.is_over && self.attempt_to_improve(&other)
         })
     }
@@ -414,6 +430,37 @@ impl Kind {
             Decided::WallStep(_) => Self::WallStep,
         }
     }
+}
+
+/// The last crash at another moment of its life at which the same is being done as where it struck, with
+/// other dice for what it leaves. `None` if there is no crash, or no such moment.
+fn crash_amid_the_same(
+    decisions: &Decisions,
+    which: impl FnOnce(u64) -> u64,
+    dice: u64,
+) -> Option<Decisions> {
+    let mut other = decisions.clone();
+    let mut ends = other
+        .events
+        .iter_mut()
+        .rev()
+        .filter_map(|event| match event {
+            Decided::End(end) if end.how != Ending::Stop => Some(end),
+            _ => None,
+        });
+    let end = ends.next()?;
+    let amid = end.amid.as_mut()?;
+    amid.nth = which(amid.nth);
+    if amid.nth == 0 {
+        return None;
+    }
+    end.by_kind = true;
+    if dice > 0 {
+        for subsystem in [Subsystem::Image, Subsystem::InFlight] {
+            *other.again.entry(subsystem).or_default() += dice;
+        }
+    }
+    Some(other)
 }
 
 /// Decisions that differ a little: ends a little earlier or later, the dice of power losses and

@@ -71,7 +71,7 @@ pub(crate) struct Cleaner {
     gave_up: bool,
     /// Files are being replaced, or it is not known whether they are.
     is_swapping: bool,
-    /// How often files were replaced.
+    /// How often files were replaced or taken away.
     layout: u64,
 }
 
@@ -189,11 +189,16 @@ impl Log {
         self.cleaner.round.is_some()
     }
 
-    /// Counts how often files were replaced: what was read of closed segments before may not be what is
-    /// there now.
+    /// Counts how often files were replaced or taken away: what was read of closed segments before may
+    /// not be what is there now, and a read that began before may fail for no other reason.
     #[must_use]
     pub const fn layout(&self) -> u64 {
         self.cleaner.layout
+    }
+
+    /// Files of closed segments go.
+    pub(super) const fn layout_changes(&mut self) {
+        self.cleaner.layout += 1;
     }
 
     /// Whether the segment that ends at `next_offset` has every offset.

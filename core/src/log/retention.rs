@@ -240,6 +240,7 @@ impl Log {
                 break;
             }
             let doomed = self.doomed.pop_front().expect("it was just seen");
+            self.layout_changes();
             let mut remove = OF_EACH_SEGMENT
                 .map(|file| FileOp::RemoveFile(file.path(&self.dir, doomed.base)))
                 .to_vec();

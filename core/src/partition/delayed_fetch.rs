@@ -178,7 +178,7 @@ pub(crate) fn on_read(
                 fetch.next += 1;
             }
         },
-        // The cleaner took the file away, or put another in its place.
+        // The file was taken away, or another put in its place.
         Err(_) if partition.log.layout() != fetch.layout => {}
         Err(error) => {
             cx.report(

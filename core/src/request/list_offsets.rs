@@ -212,7 +212,7 @@ pub(super) fn on_read(
                 Err(ReadError::Corrupt(_)) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             }
         }
-        // The cleaner took a file away: the look-up is made anew.
+        // A file was taken away: the look-up is made anew.
         (Err(_), Some(partition)) if partition.log.layout() != pending.layout => {
             return look_up_next(state, cx, id, pending);
         }

@@ -32,6 +32,8 @@ fn case() -> Case {
                     at: Mono(1_013_000_000),
                     nth: 3,
                     how: Ending::PowerLoss,
+                    amid: None,
+                    by_kind: false,
                 }),
                 Decided::FullDisk(FullDisk {
                     at: Mono(2 * SECOND),
@@ -148,10 +150,13 @@ fn a_recorded_run_is_the_same_run_when_its_decisions_are_given() {
             decisions: seeded.decisions.clone(),
             ..Case::default()
         };
-        let case = Case::parse(&case.to_string()).unwrap();
+        let text = case.to_string();
+        let case = Case::parse(&text).unwrap();
         let given = again(seed, &case.decisions);
         assert_eq!(given.hash, seeded.hash, "seed {seed}");
-        assert_eq!(given.decisions, seeded.decisions, "seed {seed}");
+        let decisions = given.decisions;
+        let written = Case { decisions, ..case }.to_string();
+        assert_eq!(written, text, "seed {seed}");
         struck += seeded.faults();
     }
     assert!(struck > 12, "{struck} faults prove little");

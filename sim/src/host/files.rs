@@ -276,6 +276,23 @@ impl Files {
         }
     }
 
+    /// What an operation that was started does, in words.
+    #[must_use]
+    pub fn what_runs(&self, token: Token) -> String {
+        match self.running.get(&token) {
+            None => String::new(),
+            Some(Running::Log { what, .. }) => match what {
+                LogWork::Queued(Queued::Write { .. }) => "write".to_owned(),
+                LogWork::Queued(Queued::Flush) => "flush".to_owned(),
+                LogWork::Queued(_) => "manage".to_owned(),
+                LogWork::Flushing { .. } => "flushing".to_owned(),
+            },
+            Some(Running::Path { op, .. }) => op.to_string(),
+            Some(Running::Sync { op, .. }) => format!("flushing {op}"),
+            Some(Running::Read { .. }) => "read".to_owned(),
+        }
+    }
+
     /// The time of an operation is over: it is done, or struck by a fault.
     pub fn execute(
         &mut self,

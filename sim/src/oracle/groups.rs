@@ -182,7 +182,9 @@ impl Oracle {
 
     /// A member of the classic protocol takes the place of one of the other, if there is one of that
     /// name or instance.
-    fn consumer_replaced(&mut self, group: &str, member: &str, instance: Option<&str>) {
+    fn consumer_replaced(&mut self, group: &str, at: Mono, member: &str, instance: Option<&str>) {
+        let mixed = self.groups.mixed.entry(group.to_owned()).or_default();
+        mixed.classic_comes(at, member, instance);
         if let Some(known) = self.groups.consumer.get_mut(group) {
             known.replaced(member, instance);
         }
@@ -235,7 +237,7 @@ impl Oracle {
                 let group = join.group_id.to_string();
                 let instance = join.group_instance_id.as_deref();
                 self.groups.asked_by[0].insert(group.clone());
-                self.consumer_replaced(&group, &join.member_id, instance);
+                self.consumer_replaced(&group, now, &join.member_id, instance);
                 let mixed = self.groups.mixed.entry(group).or_default();
                 mixed.join_comes(now, &join.member_id, instance);
                 if let Some(group) = self.groups.classic.get_mut(join.group_id.as_str()) {
@@ -269,7 +271,7 @@ impl Oracle {
                     subscriptions.or_default().hear(&beat.member_id, beat);
                 }
                 let group = self.groups.consumer.entry(group);
-                group.or_default().beat_came(now, beat);
+                group.or_default().beat_came(by, now, beat);
             }
             _ => {}
         }

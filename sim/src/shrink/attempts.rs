@@ -105,7 +105,12 @@ mod tests {
         let there = SecondProcess::same(Workload::Mixed, None).unwrap();
         let mut attempts = Attempts::new(case.clone(), planted, check.clone(), there);
         let before = attempts.run(Some(&seeded.decisions)).unwrap();
-        assert_eq!(before.decisions, seeded.decisions);
+        let text = |decisions: &Decisions| {
+            let decisions = decisions.clone();
+            let case = case.clone();
+            Case { decisions, ..case }.to_string()
+        };
+        assert_eq!(text(&before.decisions), text(&seeded.decisions));
         let failed = shrink(
             before.clone(),
             |decisions| attempts.run(Some(decisions)),

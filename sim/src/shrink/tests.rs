@@ -1,7 +1,7 @@
 //! Shrinking against a predicate that is known.
 
 use super::*;
-use crate::decisions::{End, Strike};
+use crate::decisions::{Amid, End, Strike};
 
 fn act(client: usize, turn: u64) -> Decided {
     Decided::Act {
@@ -23,6 +23,8 @@ fn end(nth: u64) -> Decided {
         at: Mono(50 * MILLISECOND),
         nth,
         how: Ending::PowerLoss,
+        amid: None,
+        by_kind: false,
     })
 }
 
@@ -129,6 +131,39 @@ fn a_crash_is_moved_when_what_came_before_it_is_gone() {
     });
     assert_eq!(failed.size(), 2);
     assert_eq!(failed.decisions.events[1], end(1));
+}
+
+/// The crash must come while something is done that is done after every tenth turn.
+#[test]
+fn a_crash_goes_where_the_same_is_done() {
+    let amid = |nth| Some(Amid { kind: 7, nth });
+    let mut long = long_run();
+    for event in &mut long.events {
+        if let Decided::End(end) = event {
+            end.amid = amid(24);
+        }
+    }
+    let run = |decisions: &Decisions| {
+        let turns = decisions.events.iter().filter(|event| !event.is_fault());
+        let moments = turns.count() as u64 / 10;
+        let mut did = decisions.clone();
+        let ends = did.events.iter_mut().find_map(|event| match event {
+            Decided::End(end) => Some(end),
+            _ => None,
+        })?;
+        let nth = ends.amid?.nth;
+        let strikes = if ends.by_kind {
+            nth <= moments
+        } else {
+            nth == moments
+        };
+        ends.by_kind = false;
+        strikes.then(|| obedient(&did))
+    };
+    let failed = shrink(obedient(&long), run, |_| true);
+    assert_eq!((failed.operations, failed.faults), (10, 1));
+    let moved = failed.decisions.events.last();
+    assert!(matches!(moved, Some(Decided::End(end)) if end.amid == amid(1)));
 }
 
 #[test]

@@ -73,6 +73,10 @@ impl Client for Founder {
             let value = values.get(2).or(values.first());
             self.config = value.map(|value| (name, *value));
         }
+        if cx.chance(60_000) {
+            // Producers have to halve their batches, and the halves again.
+            self.config = Some(("max.message.bytes", cx.pick(&["200", "400", "1000"])));
+        }
         self.ask(cx);
     }
 

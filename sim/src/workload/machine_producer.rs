@@ -164,7 +164,7 @@ impl MachineProducer {
             self.die(cx);
             self.begin(cx);
         }
-        let burst = cx.pick(&[1, 1, 1, 2, 5, 9]);
+        let burst = cx.pick(&[1, 1, 1, 1, 2, 5, 9, 25]);
         let mut dice = cx.choices.dice(Subsystem::Payload, cx.client as u64);
         for _ in 0..burst {
             let record = self.record(cx, &mut dice);

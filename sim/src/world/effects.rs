@@ -34,7 +34,7 @@ impl World {
         let life = self.nodes[number].life;
         let effects: Vec<Effect> = out.drain().collect();
         for effect in effects {
-            if self.may_die(number) {
+            if self.may_die(number, || effect.to_string()) {
                 return;
             }
             self.issue(number, effect);
@@ -176,7 +176,13 @@ impl World {
         if self.nodes[number].life != life || self.nodes[number].broker.is_none() {
             return;
         }
-        if self.may_die(number) {
+        let node = &self.nodes[number];
+        let what = if node.crash.is_some() && self.script.is_given() {
+            node.files.what_runs(token)
+        } else {
+            String::new()
+        };
+        if self.may_die(number, || format!("do {what}")) {
             return;
         }
         let node = &mut self.nodes[number];
@@ -217,7 +223,7 @@ impl World {
                 .after(delay, Event::Report { node, life, report });
         }
         // A crash here is a completion lost: done on the disk, never reported.
-        self.may_die(number);
+        self.may_die(number, || format!("did {what}"));
     }
 
     /// A completion reaches the broker.

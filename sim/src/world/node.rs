@@ -1,5 +1,6 @@
 //! A node: a disk that outlives its processes, and the process on it, if one runs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use odradek_core::broker::Broker;
@@ -7,6 +8,7 @@ use odradek_core::request::Codecs;
 use odradek_core::time::Mono;
 
 use crate::bugs::Planted;
+use crate::decisions::Amid;
 use crate::disk::Disk;
 use crate::disk::damage::Damage;
 use crate::disk::faults::DiskFaults;
@@ -43,6 +45,8 @@ pub struct Node {
     pub crash: Option<Crash>,
     /// The time of the last moment at which it could have died, and which of that time it was.
     pub moment: (Mono, u64),
+    /// How many moments of each kind there were since, if anybody asks.
+    pub kinds: BTreeMap<u64, u64>,
     /// The deadline that is scheduled.
     pub deadline: Option<Mono>,
     /// Faults that struck this process: what may excuse it for giving up.
@@ -78,13 +82,16 @@ pub enum When {
         /// Counts from 1.
         nth: u64,
     },
+    /// At the `nth` of those that are of a kind.
+    Amid(Amid),
 }
 
 impl When {
-    /// One more moment has come: whether it is this one.
-    pub const fn is_now(&mut self, now: Mono) -> bool {
+    /// One more moment has come: whether it is this one. What it is amid is known where it is asked for.
+    pub fn is_now(&mut self, now: Mono, amid: Option<Amid>) -> bool {
         let left = match self {
             Self::At { at, .. } if at.0 > now.0 => return false,
+            Self::Amid(wanted) => return amid == Some(*wanted),
             Self::After(left) | Self::At { nth: left, .. } => left,
         };
         *left = left.saturating_sub(1);
@@ -112,6 +119,7 @@ impl Node {
             died: false,
             crash: None,
             moment: (Mono::default(), 0),
+            kinds: BTreeMap::new(),
             deadline: None,
             faults_in_life: 0,
             paused_until: Mono::default(),
@@ -133,9 +141,10 @@ impl Node {
     }
 
     /// Says when the process dies next, if it does.
-    pub const fn doom(&mut self, crash: Option<Crash>) {
+    pub fn doom(&mut self, crash: Option<Crash>) {
         self.crash = crash;
         self.moment = (Mono(0), 0);
+        self.kinds.clear();
     }
 
     /// Whether clients are served.

@@ -1,7 +1,6 @@
 //! The phases of a run after its faults, and when each of them is over.
 
 use odradek_core::broker::inspect::Held;
-use odradek_core::ids::ConnectionId;
 use odradek_core::time::Mono;
 
 use super::node::Node;
@@ -159,10 +158,9 @@ impl World {
         }
     }
 
-    /// All clients leave.
+    /// All clients leave. What was held up on its way to the broker arrives, and is over too.
     fn close_clients(&mut self) {
-        let open: Vec<ConnectionId> = self.nodes[0].connections.ids().collect();
-        for connection in open {
+        for connection in self.network.open_at_broker() {
             let now = self.clock.mono();
             let arrivals = self
                 .network

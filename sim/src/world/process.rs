@@ -10,6 +10,7 @@ use super::node::{Crash, When};
 use super::{Event, Phase, World};
 use crate::choices::{Odds, Subsystem};
 use crate::clock::MILLISECOND;
+use crate::decisions::{Amid, kind_of};
 use crate::fault::Fault;
 use crate::oracle::{CLEAN, Check, Death, Mark};
 use crate::trace::{Lane, Sign};
@@ -88,9 +89,10 @@ impl World {
         })
     }
 
-    /// One more moment at which the process could die. Whether it does.
-    pub(super) fn may_die(&mut self, number: usize) -> bool {
+    /// One more moment at which the process could die, amid something. Whether it does.
+    pub(super) fn may_die(&mut self, number: usize, amid: impl Fn() -> String) -> bool {
         let now = self.clock.mono();
+        let is_asked = self.script.is_given();
         let node = &mut self.nodes[number];
         let Some(crash) = &mut node.crash else {
             return false;
@@ -99,12 +101,18 @@ impl World {
             node.moment = (now, 0);
         }
         node.moment.1 += 1;
-        if !crash.when.is_now(now) {
+        let amid = is_asked.then(|| {
+            let kind = kind_of(&amid());
+            let nth = node.kinds.entry(kind).or_default();
+            *nth += 1;
+            Amid { kind, nth: *nth }
+        });
+        if !crash.when.is_now(now, amid) {
             return false;
         }
         let death = crash.death;
         let (life, nth) = (node.life, node.moment.1);
-        self.note_end(life, nth, death);
+        self.note_end((life, nth), amid, death);
         match death {
             Some(death) => {
                 self.die(number, death);

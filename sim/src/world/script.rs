@@ -10,7 +10,7 @@ use super::{Event, Phase, World};
 use crate::bugs::Planted;
 use crate::choices::{Choices, Subsystem};
 use crate::clock::MILLISECOND;
-use crate::decisions::{Decided, Decisions, End, Ending, FullDisk, WallStep};
+use crate::decisions::{Amid, Decided, Decisions, End, Ending, FullDisk, WallStep};
 use crate::fault::Fault;
 use crate::oracle::Death;
 use crate::swarm::Workload;
@@ -96,6 +96,11 @@ impl Script {
         }
     }
 
+    /// Whether decisions are given: then what is done at each moment is counted.
+    pub(super) const fn is_given(&self) -> bool {
+        self.given.is_some()
+    }
+
     fn turn(&mut self, client: usize, now: Mono, faults_end: Mono) -> Turn {
         let turn = match &mut self.given {
             None => {
@@ -174,9 +179,12 @@ impl World {
         let given = self.script.given.as_mut()?;
         let end = given.ends.get_mut(&life).and_then(VecDeque::pop_front);
         Some(end.map(|end| Crash {
-            when: When::At {
-                at: end.at,
-                nth: end.nth,
+            when: match end.amid {
+                Some(amid) if end.by_kind => When::Amid(amid),
+                _ => When::At {
+                    at: end.at,
+                    nth: end.nth,
+                },
             },
             death: match end.how {
                 Ending::Killed => Some(Death::Process),
@@ -187,7 +195,12 @@ impl World {
     }
 
     /// Writes down that a life ends at this moment, the `nth` of this time.
-    pub(super) fn note_end(&mut self, life: u64, nth: u64, death: Option<Death>) {
+    pub(super) fn note_end(
+        &mut self,
+        (life, nth): (u64, u64),
+        amid: Option<Amid>,
+        death: Option<Death>,
+    ) {
         self.script.taken.push(Decided::End(End {
             life,
             at: self.clock.mono(),
@@ -197,6 +210,8 @@ impl World {
                 Some(Death::Power) => Ending::PowerLoss,
                 None => Ending::Stop,
             },
+            amid,
+            by_kind: false,
         }));
     }
 

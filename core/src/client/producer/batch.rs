@@ -38,7 +38,7 @@ pub(super) struct Batch {
     pub(super) last_error: Option<ErrorCode>,
     /// What it counts for in `buffer.memory`.
     pub(super) memory: usize,
-    /// Larger than what may be added to it by more records.
+    /// It takes no more records: one did not fit, it was numbered or sent, or others lie behind it.
     full: bool,
 }
 
@@ -78,11 +78,15 @@ impl Batch {
         }
     }
 
-    /// Adds a record if it fits.
+    /// Adds a record, if the batch takes any and it fits.
     pub(super) fn append(&mut self, id: CommandId, record: &ProducerRecord, wall: Wall) -> bool {
+        // A half, or what lost its number, can be written to again, and was sent nevertheless.
         let Contents::Open(builder) = &mut self.contents else {
             return false;
         };
+        if self.full {
+            return false;
+        }
         let timestamp = record.timestamp.unwrap_or(wall.0);
         let headers: Vec<(&[u8], Option<&[u8]>)> = record
             .headers

@@ -82,6 +82,8 @@ impl Numbers {
 
     fn give(&mut self, batch: &mut Batch) {
         if let Some(producer) = self.producer {
+            // It may have to wait for room in a request, and the next number counts its records.
+            batch.close();
             batch.sequence = Some(ProducerFields {
                 producer_id: producer.producer_id,
                 producer_epoch: producer.epoch,

@@ -258,6 +258,102 @@ fn nothing_overtakes_a_first_batch_that_is_too_large() {
     assert_eq!(order, ["a", "b", "c"]);
 }
 
+/// What comes while halves wait lies behind all that was sent: in a batch of its own.
+#[test]
+fn nothing_is_added_to_halves_that_wait() {
+    let mut world = world();
+    for value in ["a", "b", "c", "d", "e", "f", "g"] {
+        world.produce("single", 0, value);
+    }
+    let mut asked: Vec<Asked> = (0..5).map(|_| world.next(ApiKey::Produce)).collect();
+    let answer = asked[0].produced(Ok(1));
+    world.answer(&asked[0], answer);
+    let pair = world.next(ApiKey::Produce);
+    assert_eq!(contents(&pair), ["f", "g"]);
+    world.produce("single", 0, "h");
+    let answer = asked[1].produced(Ok(2));
+    world.answer(&asked[1], answer);
+    let behind = world.next(ApiKey::Produce);
+    assert_eq!(contents(&behind), ["h"]);
+    for (asked, offset) in asked.drain(2..).zip(3..) {
+        let answer = asked.produced(Ok(offset));
+        world.answer(&asked, answer);
+    }
+    let answer = pair.produced(Err(ErrorCode::MESSAGE_TOO_LARGE));
+    world.answer(&pair, answer);
+    world.produce("single", 0, "i");
+    let answer = behind.produced(OUT_OF_ORDER);
+    world.answer(&behind, answer);
+    for (place, (value, sequence)) in (6..).zip([("f", 6), ("g", 7), ("h", 8), ("i", 9)]) {
+        world.advance(1_500);
+        let next = world.next(ApiKey::Produce);
+        assert_eq!(
+            (number(&next), contents(&next)),
+            ((7, 0, sequence), vec![value.into()])
+        );
+        let answer = next.produced(Ok(place));
+        world.answer(&next, answer);
+    }
+}
+
+/// A batch that lost its number is there to be written again, not to take what comes.
+#[test]
+fn nothing_is_added_to_a_batch_that_is_to_get_another_number() {
+    let mut world = world();
+    let (_, a) = send(&mut world, "a");
+    let (_, b) = send(&mut world, "b");
+    let (_, c) = send(&mut world, "c");
+    let answer = a.produced(Err(ErrorCode::INVALID_RECORD));
+    world.answer(&a, answer);
+    let answer = b.produced(OUT_OF_ORDER);
+    world.answer(&b, answer);
+    // "c" is on its way still, and "d" comes behind it.
+    world.produce("single", 0, "d");
+    let answer = c.produced(OUT_OF_ORDER);
+    world.answer(&c, answer);
+    let mut order = Vec::new();
+    for offset in 1..4 {
+        world.advance(1_500);
+        let next = world.next(ApiKey::Produce);
+        order.extend(contents(&next));
+        let answer = next.produced(Ok(offset));
+        world.answer(&next, answer);
+    }
+    assert_eq!(order, ["b", "c", "d"]);
+}
+
+/// What has its number and waits for room in a request is closed: the next number counts on it.
+#[test]
+fn nothing_is_added_to_a_batch_that_has_its_number() {
+    let mut world = World::new(|config| {
+        config.producer.enable_idempotence = true;
+        config.producer.max_request_size = 150;
+        config.producer.max_in_flight_requests_per_connection = 1;
+    });
+    let long = "x".repeat(50);
+    world.produce("orders", 0, &long);
+    world.produce("orders", 1, &long);
+    let asked = world.next(ApiKey::InitProducerId);
+    world.answer(&asked, identity(7));
+    let first = world.next(ApiKey::Produce);
+    assert_eq!(first.batches().len(), 1, "there is no room for both");
+    let (other, _) = first.batches()[0];
+    let waits = 1 - other;
+    world.produce("orders", waits, "a");
+    let answer = first.produced(Ok(0));
+    world.answer(&first, answer);
+    let mut seen = Vec::new();
+    for offset in 0..2 {
+        let next = world.next(ApiKey::Produce);
+        let (partition, values) = next.batches().remove(0);
+        assert_eq!(partition, waits);
+        seen.push((number(&next).2, values.len()));
+        let answer = next.produced(Ok(offset));
+        world.answer(&next, answer);
+    }
+    assert_eq!(seen, [(0, 1), (1, 1)]);
+}
+
 #[test]
 fn without_acks_of_all_nothing_is_numbered() {
     let mut world = World::new(|config| {

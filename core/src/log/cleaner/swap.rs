@@ -158,7 +158,7 @@ impl Log {
             files.extend(self.segments.remove(old).and_then(|old| old.file));
             self.wrong_indexes.remove(old);
         }
-        self.cleaner.layout += 1;
+        self.layout_changes();
         segment.since = self.cleaner.layout;
         segment.is_swap = true;
         segment.tail = None;

@@ -42,6 +42,30 @@ fn old_segments_go_by_time_and_the_active_one_stays() {
     assert!(!h.names().contains(&"00000000000000000000.timeindex".into()));
 }
 
+/// A read that fails because files were taken away meanwhile is made anew, and nothing is wrong with the
+/// disk.
+#[test]
+fn whoever_reads_can_see_that_files_went() {
+    let config = LogConfig {
+        retention_ms: Some(700),
+        ..tiny()
+    };
+    let mut h = aged(config, 14);
+    let limit = h.log.high_watermark_limit();
+    let lookup = |h: &Harness| h.log.time_lookup(0, limit);
+    let before = (h.log.layout(), lookup(&h));
+    let start = h.retention().unwrap();
+    h.set_log_start(start);
+    let between = (h.log.layout(), lookup(&h));
+    h.advance_ms(1_000);
+    assert!(before.1.run(&mut h.disk).is_err());
+    assert_ne!(h.log.layout(), before.0);
+    assert!(
+        between.1.run(&mut h.disk).is_ok(),
+        "they were not asked for"
+    );
+}
+
 #[test]
 fn old_segments_go_by_size() {
     let config = LogConfig {

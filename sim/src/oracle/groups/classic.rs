@@ -1,6 +1,7 @@
 //! Classic groups: GenerationMonotonic, OnePartitionOneOwnerPerGeneration, StaleCommitRejected and
 //! StaticMemberFenced.
 
+use std::collections::btree_set::Difference;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -53,6 +54,8 @@ pub(super) struct Classic {
     /// The instances of members, and who is a static member's latest self.
     instances: BTreeMap<String, String>,
     holders: BTreeMap<String, (String, Mono)>,
+    /// Ids that were told to somebody, or of, who is no static member.
+    dynamic: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -123,21 +126,41 @@ impl Classic {
         instance.map_or_else(|| member.to_owned(), |instance| format!("[{instance}]"))
     }
 
-    /// The same members whatever their ids are: a static one may have got another, and that it is one
-    /// is not said to a leader of an old version.
-    fn identities(&self, members: &BTreeSet<String>) -> BTreeSet<String> {
-        members.iter().map(|member| self.identity(member)).collect()
+    /// Whether nobody here knows whose id this is: the answer that told it was lost, and to a leader of
+    /// an old version it is not said who is a static member.
+    fn is_anybodys(&self, member: &str) -> bool {
+        !self.instances.contains_key(member) && !self.dynamic.contains(member)
+    }
+
+    /// Whether these can be the same members, whatever their ids are: a static one may have got another.
+    fn may_be_same(&self, some: &BTreeSet<String>, others: &BTreeSet<String>) -> bool {
+        let identities = |members: &BTreeSet<String>| -> BTreeSet<String> {
+            members.iter().map(|member| self.identity(member)).collect()
+        };
+        let (some, others) = (identities(some), identities(others));
+        let is_static = |member: &&String| member.starts_with('[');
+        let is_unknown = |member: &&String| self.is_anybodys(member) && !is_static(member);
+        // Of what differs, one side's ids must all be anybody's, and the other's none a dynamic member's.
+        let (left, right) = (some.difference(&others), others.difference(&some));
+        let may_be = |unknown: Difference<'_, String>, others: Difference<'_, String>| {
+            unknown.clone().all(|id| is_unknown(&id))
+                && others.clone().all(|id| is_static(&id) || is_unknown(&id))
+        };
+        left.clone().count() == right.clone().count()
+            && (may_be(left.clone(), right.clone()) || may_be(right, left))
     }
 
     /// Whether a leader of this generation gave a member this, under the id that it has or one of
     /// its former selves.
     fn was_given(&self, generation: i32, member: &str, assignment: &Bytes) -> bool {
         let identity = self.identity(member);
+        let is_static = self.instances.contains_key(member);
+        let is_it = |id: &str| self.identity(id) == identity || is_static && self.is_anybodys(id);
         let all = self.given.get(&generation).into_iter().flatten();
         let mut none_at_all = true;
         for given in all {
             none_at_all = false;
-            let mut mine = given.iter().filter(|(id, _)| self.identity(id) == identity);
+            let mut mine = given.iter().filter(|(id, _)| is_it(id));
             let is_it = mine.clone().any(|(_, bytes)| bytes == assignment);
             if is_it || (assignment.is_empty() && mine.next().is_none()) {
                 return true;
@@ -169,6 +192,14 @@ impl Oracle {
             // It is a classic group now, and nobody of the other protocol is in it.
             self.mark(Mark::ProtocolChanged);
             self.groups.consumer.remove(&group);
+        }
+        let tells_id = matches!(
+            told.error_code,
+            ErrorCode::NONE | ErrorCode::MEMBER_ID_REQUIRED
+        );
+        if tells_id && asked.group_instance_id.is_none() {
+            let known = self.groups.classic.entry(group.clone()).or_default();
+            known.dynamic.insert(told.member_id.to_string());
         }
         match told.error_code {
             ErrorCode::NONE => {}
@@ -241,12 +272,13 @@ impl Oracle {
         let roster: BTreeSet<String> = members.map(|member| member.member_id.to_string()).collect();
         let mut is_new = false;
         if !roster.is_empty() {
-            let here = known.identities(&roster);
             let before = known.rosters.insert(generation, roster.clone());
             is_new = before.is_none();
-            let before = before.map(|before| known.identities(&before));
-            if let Some(before) = before.filter(|before| *before != here && !doubtful) {
-                wrong = Some(format!("it is told with {here:?}, and was with {before:?}"));
+            let before = before.filter(|before| !known.may_be_same(before, &roster) && !doubtful);
+            if let Some(before) = before {
+                wrong = Some(format!(
+                    "it is told with {roster:?}, and was with {before:?}"
+                ));
             }
         }
         known.told.push((now, generation));
@@ -297,6 +329,11 @@ impl Oracle {
         let Some(known) = self.groups.classic.get_mut(&group) else {
             return;
         };
+        // The answer that told it its id may be from before the group began anew here.
+        if let Some(instance) = &asked.group_instance_id {
+            let instance = instance.to_string();
+            known.instances.insert(member.clone(), instance);
+        }
         let newer = if doubtful {
             known.stable_before(start)
         } else {
@@ -451,13 +488,15 @@ impl Oracle {
                 wrong = Some(format!("generation {newer} was told before"));
             }
             let left = known.left.get(&member).filter(|at| **at < start);
-            if let Some(at) = left.filter(|_| !doubtful) {
+            if let Some(at) = left.filter(|_| epoch >= 0 && !doubtful) {
                 wrong = Some(format!("it left at {at}"));
             }
+            // Without a generation everybody may commit, whatever they call themselves, while nobody is
+            // in the group.
             let mut present = known.present.iter();
             let there = present.find(|there| there.since < start && start < there.until);
             if epoch < 0
-                && member.is_empty()
+                && (member.is_empty() || left.is_some())
                 && !doubtful
                 && let Some(there) = there
             {
@@ -491,5 +530,50 @@ impl Oracle {
             );
             self.violate_in(group, Check::StaticMemberFenced, detail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
+        ids.map(str::to_owned).into()
+    }
+
+    /// A static member's answer was lost, and a leader of an old version gave its old self something.
+    #[test]
+    fn an_id_that_nobody_was_told_may_be_a_static_members_old_self() {
+        let mut known = Classic::default();
+        known.instances.insert("new".into(), "i".into());
+        known.dynamic.insert("leader".into());
+        let (mine, other) = (Bytes::from_static(b"mine"), Bytes::from_static(b"other"));
+        let given = [("lost", &mine), ("leader", &other)];
+        let given = given.map(|(id, bytes)| (id.to_owned(), bytes.clone()));
+        known.given.insert(3, vec![given.into()]);
+        assert!(known.was_given(3, "new", &mine));
+        assert!(!known.was_given(3, "new", &other), "it is the leader's");
+        assert!(!known.was_given(3, "stranger", &mine), "not a static one");
+        known.dynamic.insert("lost".into());
+        assert!(!known.was_given(3, "new", &mine), "it is somebody else's");
+    }
+
+    #[test]
+    fn a_generation_has_the_same_members_under_other_ids() {
+        let mut known = Classic::default();
+        for (id, instance) in [("new", "i"), ("old", "i"), ("other", "j")] {
+            known.instances.insert(id.into(), instance.into());
+        }
+        known.dynamic.extend(["leader".into(), "one".into()]);
+        let roster = ids(["leader", "new"]);
+        for same in [["leader", "new"], ["leader", "old"], ["leader", "lost"]] {
+            assert!(known.may_be_same(&ids(same), &roster), "{same:?}");
+            assert!(known.may_be_same(&roster, &ids(same)), "{same:?}");
+        }
+        for another in [["leader", "one"], ["leader", "other"], ["one", "new"]] {
+            assert!(!known.may_be_same(&ids(another), &roster), "{another:?}");
+        }
+        assert!(!known.may_be_same(&ids(["leader"]), &roster));
+        assert!(!known.may_be_same(&ids(["lost"]), &ids(["one"])));
     }
 }

@@ -15,6 +15,7 @@ use odradek_core::wire::messages::consumer_group_heartbeat::{
 
 use super::super::connections::Exchange;
 use super::super::{Check, Mark, Oracle};
+use super::commits::By;
 use crate::workload::consumer_member::EXPRESSIONS;
 
 /// Deadlines of members are not judged closer than this.
@@ -49,10 +50,14 @@ struct Member {
     unheard_since: Option<Mono>,
     /// It says that it has given up what it was told to.
     gave_up: bool,
+    /// It said, after an answer that was lost, that it does not have all that it was told to take. If it
+    /// is to give that up, the broker may not have been waiting to hear so yet, and wait still.
+    lacks_some: bool,
     instance_id: Option<String>,
     rebalance_timeout_ms: i32,
-    /// When its latest heartbeat reached the broker.
+    /// When its latest heartbeat reached the broker, and which it was.
     came: Mono,
+    came_by: Option<By>,
     /// When its latest heartbeat began that was taken.
     lived: Option<Mono>,
     /// When it was last told that it is no member, or had left.
@@ -90,6 +95,7 @@ impl Member {
         self.revokes_since = None;
         self.unheard_since = None;
         self.gave_up = false;
+        self.lacks_some = false;
         self.is_whole = false;
         self.lived = None;
         self.in_since = None;
@@ -150,12 +156,13 @@ impl Subscription {
 
 impl Consumer {
     /// A heartbeat reached the broker: from now on it may have taken effect.
-    pub(super) fn beat_came(&mut self, now: Mono, beat: &ConsumerGroupHeartbeatRequest) {
+    pub(super) fn beat_came(&mut self, by: By, now: Mono, beat: &ConsumerGroupHeartbeatRequest) {
         if beat.member_id.is_empty() {
             return;
         }
         let member = self.members.entry(beat.member_id.to_string()).or_default();
         member.came = now;
+        member.came_by = Some(by);
         if beat.member_epoch <= 0 {
             member.drop_all();
         }
@@ -166,7 +173,14 @@ impl Consumer {
             let says = owned.iter();
             let says = says.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)));
             let says: Owned = says.collect();
+            if member.unheard_since.is_some() {
+                // The answer that was lost may have told it to give up what it does not have.
+                let has = &member.told & &says;
+                member.lacks_some |= has != member.told;
+                member.told = has;
+            }
             let (owns, told) = (&member.owns, &member.told);
+            // It may not have taken everything yet of what it was told.
             member.owns = owns & &(&says | told);
             member.gave_up = member.owns.is_subset(told);
         }
@@ -284,12 +298,20 @@ impl Oracle {
         let Some(start) = exchange.first_since else {
             return;
         };
+        // Nor what it has, if somebody of the classic protocol came in its place before it was answered.
+        let mixed = self.groups.mixed.get(&group);
+        let was_replaced =
+            mixed.is_some_and(|mixed| mixed.was_replaced(start, &id, asked.instance_id.as_deref()));
         let known = self.groups.consumer.entry(group.clone()).or_default();
         let member = known.members.entry(id.clone()).or_default();
+        // Many may come at one instant, as when a process goes on after a pause.
+        let request = exchange.request.as_ref();
+        let by = request.map(|request| (exchange.connection, request.header.correlation_id));
+        let is_latest = asked.member_id.is_empty() || member.came_by == by;
         match told.error_code {
             ErrorCode::NONE => {}
             ErrorCode::UNKNOWN_MEMBER_ID => {
-                if exchange.arrived >= member.came {
+                if is_latest {
                     member.drop_all();
                 }
                 member.out_since = Some(now);
@@ -364,7 +386,7 @@ impl Oracle {
             }
         }
         // An answer to an earlier heartbeat, on another connection, does not say what it has now.
-        if exchange.arrived >= member.came {
+        if is_latest && !was_replaced {
             // Only now is it sure that the broker has heard of it in time.
             if std::mem::take(&mut member.gave_up) {
                 member.revokes_since = None;
@@ -374,7 +396,11 @@ impl Oracle {
                 // What it is told of now may have been decided when it could not hear it.
                 let since = member.unheard_since.unwrap_or(start);
                 let was_whole = std::mem::replace(&mut member.is_whole, true);
-                member.unheard_since = (!was_whole && !joins).then_some(start);
+                member.unheard_since = if std::mem::take(&mut member.lacks_some) && !joins {
+                    Some(since)
+                } else {
+                    (!was_whole && !joins).then_some(start)
+                };
                 member.owns.extend(given.iter().copied());
                 member.told.clone_from(&given);
                 if member.owns.is_subset(&member.told) {
@@ -541,4 +567,60 @@ impl Oracle {
 fn each(assignment: &Assignment) -> impl Iterator<Item = (TopicId, i32)> {
     let topics = assignment.topic_partitions.iter();
     topics.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, *p)))
+}
+
+#[cfg(test)]
+mod tests {
+    use odradek_core::ids::ConnectionId;
+
+    use super::*;
+
+    const MINE: (TopicId, i32) = (TopicId::ZERO, 0);
+    const NOW: Mono = Mono(1_000_000_000);
+
+    fn owner() -> Consumer {
+        let member = Member {
+            owns: [MINE].into(),
+            told: [MINE].into(),
+            lived: Some(NOW),
+            ..Member::default()
+        };
+        Consumer {
+            members: [("owner".to_owned(), member)].into(),
+            ..Consumer::default()
+        }
+    }
+
+    fn says_that_it_owns_nothing() -> ConsumerGroupHeartbeatRequest {
+        ConsumerGroupHeartbeatRequest {
+            member_id: "owner".into(),
+            member_epoch: 1,
+            rebalance_timeout_ms: 10_000,
+            topic_partitions: Some(Vec::new()),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn who_was_told_to_take_something_may_not_have_it_yet() {
+        let mut known = owner();
+        known.beat_came((ConnectionId(1), 1), NOW, &says_that_it_owns_nothing());
+        assert_eq!(known.owner_of(MINE, NOW, 1_000), Some("owner"));
+    }
+
+    /// The answer that was lost may have told it to give up what it does not have: then it has given it up,
+    /// and another one may be told to take it.
+    #[test]
+    fn what_it_does_not_have_counts_where_an_answer_was_lost() {
+        let mut known = owner();
+        let beat = ConsumerGroupHeartbeatRequest {
+            topic_partitions: None,
+            ..says_that_it_owns_nothing()
+        };
+        known.beat_came((ConnectionId(1), 1), NOW, &beat);
+        known.beat_lost(NOW, &beat);
+        assert_eq!(known.owner_of(MINE, NOW, 1_000), Some("owner"));
+        known.beat_came((ConnectionId(2), 1), NOW, &says_that_it_owns_nothing());
+        assert_eq!(known.owner_of(MINE, NOW, 1_000), None);
+    }
 }

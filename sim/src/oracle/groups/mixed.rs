@@ -64,6 +64,10 @@ pub(super) struct Mixed {
     /// Classic members, whatever the group's kind: since when each is in without a break, and until when
     /// that is sure.
     inside: BTreeMap<String, (Mono, Mono)>,
+    /// When somebody last came by the classic protocol, by member and by `[instance]`. Answers that wait
+    /// for their records come when others have changed the group's kind again, so this holds whatever the
+    /// group has become.
+    classic_came: BTreeMap<String, Mono>,
 }
 
 /// How a member was told of its generation or epoch.
@@ -95,6 +99,29 @@ impl Mixed {
         self.told.clear();
         self.owners.clear();
         self.forget_classic();
+    }
+
+    /// A member of the classic protocol takes the place of whoever has its id or instance.
+    pub(super) fn classic_comes(&mut self, at: Mono, member: &str, instance: Option<&str>) {
+        let instance = instance.map(|instance| format!("[{instance}]"));
+        let member = Some(member.to_owned()).filter(|member| !member.is_empty());
+        for name in member.into_iter().chain(instance) {
+            let known = self.classic_came.entry(name).or_default();
+            *known = (*known).max(at);
+        }
+    }
+
+    /// Whether a member of the consumer protocol that was there at an instant was replaced since.
+    pub(super) fn was_replaced(&self, at: Mono, member: &str, instance: Option<&str>) -> bool {
+        let instance = instance.map(|instance| format!("[{instance}]"));
+        let known = self.instances.get(member);
+        let known = known.map(|instance| format!("[{instance}]"));
+        let names = [Some(member.to_owned()), instance, known];
+        let mut came = names
+            .iter()
+            .flatten()
+            .map(|name| self.classic_came.get(name));
+        came.any(|came| came.is_some_and(|came| *came >= at))
     }
 
     /// Some classic members may be out by now.
@@ -258,7 +285,8 @@ impl Oracle {
         let now = self.now;
         let group = asked.group_id.to_string();
         let instance = asked.group_instance_id.as_deref();
-        self.consumer_replaced(&group, &asked.member_id, instance);
+        let start = exchange.first_since.unwrap_or(now);
+        self.consumer_replaced(&group, start, &asked.member_id, instance);
         let known = self.groups.mixed.entry(group.clone()).or_default();
         let member = told.member_id.to_string();
         known.give_up(&asked.member_id, instance);
@@ -483,5 +511,28 @@ impl Oracle {
             );
             self.violate(Check::StaleCommitRejected, detail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer to a heartbeat waits for its record. Whoever comes meanwhile by the classic protocol
+    /// takes the place of the member that is told only now.
+    #[test]
+    fn who_was_replaced_has_nothing_whatever_it_is_told_later() {
+        let mut known = Mixed::default();
+        let (before, came, after) = (Mono(1), Mono(2), Mono(3));
+        known.classic_comes(came, "", Some("i"));
+        known.classic_comes(came, "by-id", None);
+        known.begin_anew(after);
+        assert!(known.was_replaced(before, "member", Some("i")));
+        assert!(known.was_replaced(before, "by-id", None));
+        assert!(!known.was_replaced(before, "member", None));
+        assert!(!known.was_replaced(before, "member", Some("j")));
+        assert!(!known.was_replaced(after, "member", Some("i")));
+        known.instances.insert("member".into(), "i".into());
+        assert!(known.was_replaced(before, "member", None));
     }
 }
