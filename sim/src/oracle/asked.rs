@@ -144,7 +144,7 @@ impl Oracle {
     /// A log of which something can be said: it is not going away, and nothing damaged it.
     fn sound(&self, directory: &str) -> Option<&LogModel> {
         let log = self.models.get(directory)?;
-        (!log.may_vanish && !log.is_damaged && !log.misread).then_some(log)
+        log.is_judged().then_some(log)
     }
 }
 

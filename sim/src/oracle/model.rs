@@ -39,6 +39,9 @@ pub struct LogModel {
     pub log_start: i64,
     /// The largest log start that anyone asked for; above `log_start` it may have come true.
     pub log_start_asked: i64,
+    /// How far retention may have raised the log start in this life, by clocks and configs that are others
+    /// now.
+    pub expired: i64,
     /// The segments that were created, opened or found in this life, and not removed.
     pub segments: BTreeSet<FilePath>,
     /// Someone asked for the topic's deletion: it may be gone at any time.
@@ -169,6 +172,7 @@ impl Models {
             log.lost_power |= death == Some(Death::Power);
             log.flush_failed = false;
             log.checked_end = 0;
+            log.expired = 0;
             log.segments.clear();
         }
     }

@@ -58,6 +58,23 @@ fn old_segments_go_by_size() {
 }
 
 #[test]
+fn what_may_be_taken_back_is_no_reason_for_anything_to_go() {
+    let config = LogConfig {
+        retention_bytes: Some(6_000),
+        retention_ms: None,
+        ..tiny()
+    };
+    let mut h = aged(config, 7);
+    assert_eq!(h.retention(), None);
+    for _ in 0..4 {
+        h.append(&batch(&[h.now.wall.0], 900)).unwrap();
+    }
+    assert_eq!(h.retention(), None);
+    h.complete_disk();
+    assert_eq!(h.retention(), Some(Offset(4)));
+}
+
+#[test]
 fn a_wholly_expired_log_rolls_so_that_it_can_go() {
     let config = LogConfig {
         retention_ms: Some(700),
