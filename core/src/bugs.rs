@@ -134,6 +134,10 @@ pub enum Bug {
     ExpireOneMore,
     /// Retention takes nothing.
     NothingExpires,
+    /// Under `os`, `flush.messages` flushes nothing.
+    IgnoreFlushMessages,
+    /// Under `os`, `flush.ms` flushes nothing.
+    IgnoreFlushMs,
 }
 
 /// Which bug is planted, if any.
@@ -171,7 +175,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 65] = [
+    pub const ALL: [(&'static str, Self); 67] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -240,5 +244,7 @@ impl Bug {
         ("never-reopen", Self::NeverReopen),
         ("expire-one-more", Self::ExpireOneMore),
         ("nothing-expires", Self::NothingExpires),
+        ("ignore-flush-messages", Self::IgnoreFlushMessages),
+        ("ignore-flush-ms", Self::IgnoreFlushMs),
     ];
 }

@@ -198,6 +198,8 @@ pub fn check_of(name: &str) -> Option<Check> {
         "never-reopen" => Some(Check::Liveness),
         "expire-one-more" => Some(Check::OnlyExpiredDeleted),
         "nothing-expires" => Some(Check::Liveness),
+        "ignore-flush-messages" => Some(Check::AckedDurable),
+        "ignore-flush-ms" => Some(Check::Liveness),
         _ => None,
     }
 }

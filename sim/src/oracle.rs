@@ -260,6 +260,12 @@ pub enum Mark {
     ExpiredByTime,
     /// Retention by size raised it.
     ExpiredBySize,
+    /// Under `os` a batch was acknowledged of which `flush.messages` says how much of it is flushed.
+    FlushedBeforeAnswer,
+    /// A power loss under `os` met what that had flushed.
+    FlushedSurvived,
+    /// Under `os` everything was flushed because of `flush.ms`.
+    FlushedInTime,
     /// A topic was deleted.
     TopicDeleted,
     /// A connection went away while the broker had it.
@@ -442,6 +448,9 @@ impl Mark {
         Self::LogStartRaised,
         Self::ExpiredByTime,
         Self::ExpiredBySize,
+        Self::FlushedBeforeAnswer,
+        Self::FlushedSurvived,
+        Self::FlushedInTime,
         Self::TopicDeleted,
         Self::ConnectionGone,
         Self::StoppedGracefully,

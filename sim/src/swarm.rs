@@ -298,6 +298,9 @@ impl Swarm {
             swarm.duration_ns = pick(choices, 118, &[700, 1_200, 2_000]) * MILLISECOND;
         }
         if swarm.broker.durability == Durability::Os {
+            let log = &mut swarm.broker.log;
+            log.flush_messages = pick(choices, 215, &[None, None, Some(1), Some(4)]);
+            log.flush_ms = pick(choices, 216, &[None, None, Some(20), Some(300)]);
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
             swarm.disk.flush_error = Odds(0);

@@ -322,7 +322,8 @@ impl Oracle {
         for (topic, name, value) in changes(request) {
             if lasts(&topic) {
                 // Whoever else changes it asks later, and is answered later.
-                *self.configs.possible(topic, name) = BTreeSet::from([value]);
+                *self.configs.possible(topic.clone(), name) = BTreeSet::from([value]);
+                self.flushes_anew(&topic);
             }
         }
     }
@@ -331,6 +332,7 @@ impl Oracle {
     pub(super) fn configs_created(&mut self, topic: &CreatableTopic) {
         if lasts(&topic.name) {
             self.configs.created(topic);
+            self.flushes_anew(&topic.name);
         }
     }
 

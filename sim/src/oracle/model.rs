@@ -50,6 +50,12 @@ pub struct LogModel {
     pub flush_failed: bool,
     /// What was checked to be on the disk, so that nothing is compared twice.
     pub checked_end: i64,
+    /// What was found to survive a power loss, likewise.
+    pub flushed_end: i64,
+    /// Under `os`: what is acknowledged from here on was appended under the `flush.messages` of now.
+    pub flushes_from: i64,
+    /// Under `os`: what a power loss must leave.
+    pub must_survive: i64,
     /// What recovery should find, if that can be said.
     pub predicted_end: Option<i64>,
     /// It was not recovered yet in this life.
@@ -172,6 +178,7 @@ impl Models {
             log.lost_power |= death == Some(Death::Power);
             log.flush_failed = false;
             log.checked_end = 0;
+            log.flushed_end = 0;
             log.expired = 0;
             log.segments.clear();
         }
@@ -236,6 +243,8 @@ impl LogModel {
         }
         self.end = self.end.min(offset);
         self.checked_end = self.checked_end.min(offset);
+        self.flushed_end = self.flushed_end.min(offset);
+        self.flushes_from = self.flushes_from.min(offset);
     }
 
     /// Remembers a batch that may come back.

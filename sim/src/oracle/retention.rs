@@ -52,10 +52,10 @@ struct Segment<'a> {
 
 /// Which bound is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bound {
-    /// What may go by the shortest retention that may be in force.
+pub(super) enum Bound {
+    /// What may be done, by the smallest limit that may be in force.
     May,
-    /// What must go by the longest.
+    /// What must be done, by the largest.
     Must,
 }
 
@@ -136,7 +136,7 @@ impl Oracle {
         }
     }
 
-    /// Faults are over: what is expired and still there, in words.
+    /// Faults are over: what is expired and still there, or not flushed in time, in words.
     pub fn overdue(&mut self, broker: &Broker, disk: &Disk) -> Option<String> {
         let serves: Vec<&str> = broker
             .partitions()
@@ -149,7 +149,7 @@ impl Oracle {
             let must = must.by_time.max(must.by_size);
             let log = self.models.get(&directory);
             let log = log.filter(|log| log.is_judged() && serves.contains(&log.directory.as_str()));
-            let Some(first) = log.and_then(|log| log.segments.first()) else {
+            let Some(first) = log.and_then(|log| log.segments.first().cloned()) else {
                 continue;
             };
             let base: i64 = first.name().trim_end_matches(".log").parse().unwrap_or(0);
@@ -157,6 +157,9 @@ impl Oracle {
                 return Some(format!(
                     "{first} is there, and everything below offset {must} is expired"
                 ));
+            }
+            if let Some(unflushed) = self.unflushed(&directory, disk) {
+                return Some(unflushed);
             }
         }
         None
@@ -216,7 +219,7 @@ impl Oracle {
 }
 
 /// The smallest value that a limit may have, or the largest; `None` is no limit.
-fn limit(
+pub(super) fn limit(
     configs: &Configs,
     topic: &str,
     name: &str,

@@ -72,6 +72,7 @@ pub const CONFIGS: &[(&str, &[&str])] = &[
     ),
     ("segment.bytes", &["1048576", "1"]),
     ("flush.messages", &["1", "0", "3"]),
+    ("flush.ms", &["1000", "x", "40"]),
     ("retention.ms", &["604800000", "x", "300"]),
     ("retention.bytes", &["-1", "x", "2000"]),
 ];

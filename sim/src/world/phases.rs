@@ -55,6 +55,7 @@ impl World {
     pub(super) fn poll(&mut self) {
         let serving = self.nodes.iter().all(Node::is_serving);
         let done = self.phase == Phase::Settle && serving && self.clients_are_done();
+        let is_over = self.phase == Phase::Expire && serving && self.overdue().is_none();
         match self.phase {
             Phase::Settle if done => {
                 self.say_all("all clients are done; reading everything");
@@ -70,7 +71,7 @@ impl World {
                 self.enter(Phase::Expire);
                 return;
             }
-            Phase::Expire if serving && self.overdue().is_none() => {
+            Phase::Expire if is_over => {
                 self.close_clients();
                 self.enter(Phase::Stop);
                 return;
