@@ -166,7 +166,9 @@ impl Oracle {
             return None;
         }
         let flushed = self.flushed_end(directory, disk);
-        let end = self.models.get(directory)?.end;
+        // If there is nothing, all of it was deleted.
+        let (_, last) = self.models.get(directory)?.batches.last_key_value()?;
+        let end = last.last_offset + 1;
         if flushed < end {
             return Some(format!(
                 "{directory} is flushed up to {flushed} and ends at {end}, under flush.ms={limit}"

@@ -5,8 +5,8 @@
 //! A log start that rises is seen when `log.checkpoint` is about to be written: nobody is told of it, and
 //! nothing goes, before that is durable. From then on it counts as asked for, as if by DeleteRecords, and
 //! so everything below it may be gone. By time whole segments go of which every record is older than
-//! `retention.ms`; by size, whole segments as long as `retention.bytes` stay of what is safe. The segment
-//! that takes records stays.
+//! `retention.ms`; by size, whole segments as long as `retention.bytes` stay of what is safe, but not the
+//! one that takes records. What lies below the log start goes too, once it is closed.
 
 use std::collections::BTreeMap;
 
@@ -269,16 +269,21 @@ impl LogModel {
     }
 
     fn expired_by(&self, keeps: Keeps, bound: Bound, wall: i64, safe: i64) -> Expired {
-        let known = self.log_start.max(self.log_start_asked);
+        let known = match bound {
+            Bound::May => self.log_start.max(self.log_start_asked),
+            // What somebody asked for may have been refused.
+            Bound::Must => self.log_start,
+        };
         let segments = self.segments(safe);
         let takes_records = |segment: &Segment<'_>| Some(segment.path) == self.newest_segment();
         let mut expired = Expired::default();
         for segment in &segments {
             let age = u64::try_from(wall - segment.newest).unwrap_or(0);
             let is_old = segment.newest >= 0 && keeps.ms.is_some_and(|ms| age > ms);
-            // One that takes records is to be closed, if all of it is old.
-            let stays = takes_records(segment) && bound == Bound::May;
-            if segment.end > safe || stays || !is_old && segment.end > known {
+            // One that takes records is closed, if all of it is old. That there is a next one need not be
+            // on the disk.
+            let is_deleted = segment.end <= known && !takes_records(segment);
+            if segment.end > safe || !(is_old || is_deleted) {
                 break;
             }
             expired.by_time = segment.end;

@@ -98,6 +98,18 @@ fn a_wholly_expired_log_rolls_so_that_it_can_go() {
 }
 
 #[test]
+fn a_segment_that_was_deleted_while_it_took_records_goes_once_it_is_closed() {
+    let mut h = aged(tiny(), 3);
+    h.delete_records(Offset(3));
+    assert!(h.names().contains(&"00000000000000000000.log".into()));
+    h.append(&batch(&[h.now.wall.0], 2_000)).unwrap();
+    h.complete_disk();
+    h.advance_ms(1_000);
+    assert!(!h.names().contains(&"00000000000000000000.log".into()));
+    assert_eq!(h.replay().len(), 1);
+}
+
+#[test]
 fn nothing_of_a_compacted_log_goes() {
     let config = LogConfig {
         retention_ms: Some(1),
