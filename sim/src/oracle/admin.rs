@@ -56,7 +56,11 @@ impl Configs {
     pub(super) fn created(&mut self, topic: &CreatableTopic) {
         for (name, key, value) in settings(topic) {
             let possible = self.possible(name, key);
-            if possible.iter().flatten().all(|other| Some(other) == value.as_ref()) {
+            if possible
+                .iter()
+                .flatten()
+                .all(|other| Some(other) == value.as_ref())
+            {
                 *possible = BTreeSet::from([value]);
             }
         }

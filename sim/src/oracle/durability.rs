@@ -150,7 +150,11 @@ impl Oracle {
     /// appended from now on.
     pub(super) fn flushes_anew(&mut self, topic: &str) {
         for log in self.models.all_mut() {
-            if log.directory.rsplit_once('-').is_some_and(|(of, _)| of == topic) {
+            if log
+                .directory
+                .rsplit_once('-')
+                .is_some_and(|(of, _)| of == topic)
+            {
                 log.flushes_from = log.end;
             }
         }

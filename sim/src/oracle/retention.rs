@@ -110,7 +110,10 @@ impl Oracle {
         let before = log.expired;
         let is_whole = log.gaps_end > 0
             || start == log.end
-            || log.segments(i64::MAX).iter().any(|segment| segment.end == start);
+            || log
+                .segments(i64::MAX)
+                .iter()
+                .any(|segment| segment.end == start);
         if start <= by_time {
             self.mark(Mark::ExpiredByTime);
         } else if start <= by_size {
@@ -181,7 +184,9 @@ impl Oracle {
         let wall = self.wall;
         self.models
             .get(directory)
-            .map_or(Expired::default(), |log| log.expired_by(keeps, bound, wall, safe))
+            .map_or(Expired::default(), |log| {
+                log.expired_by(keeps, bound, wall, safe)
+            })
     }
 
     /// What a log keeps at least, of all that may be in force, or at most.
