@@ -130,6 +130,14 @@ pub enum Bug {
     PanicOnLargeMessage,
     /// A log that a failed flush has put out of service stays so.
     NeverReopen,
+    /// Retention takes a segment more than is expired.
+    ExpireOneMore,
+    /// Retention takes nothing.
+    NothingExpires,
+    /// Under `os`, `flush.messages` flushes nothing.
+    IgnoreFlushMessages,
+    /// Under `os`, `flush.ms` flushes nothing.
+    IgnoreFlushMs,
 }
 
 /// Which bug is planted, if any.
@@ -167,7 +175,7 @@ impl Bugs {
 #[cfg(feature = "bugs")]
 impl Bug {
     /// Every bug, with the name by which the simulator's command line knows it.
-    pub const ALL: [(&'static str, Self); 63] = [
+    pub const ALL: [(&'static str, Self); 67] = [
         ("ack-before-flush", Self::AckBeforeFlush),
         ("skip-crc-at-recovery", Self::SkipCrcAtRecovery),
         ("retry-failed-flush", Self::RetryFailedFlush),
@@ -234,5 +242,9 @@ impl Bug {
         ("refuse-unclean-start", Self::RefuseUncleanStart),
         ("panic-on-large-message", Self::PanicOnLargeMessage),
         ("never-reopen", Self::NeverReopen),
+        ("expire-one-more", Self::ExpireOneMore),
+        ("nothing-expires", Self::NothingExpires),
+        ("ignore-flush-messages", Self::IgnoreFlushMessages),
+        ("ignore-flush-ms", Self::IgnoreFlushMs),
     ];
 }

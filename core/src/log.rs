@@ -184,8 +184,9 @@ pub struct Log {
     flushed_since: Option<Mono>,
     /// Under `os` with `flush.ms`: since when something is unflushed.
     unflushed_since: Option<Mono>,
-    /// Whether `flush.ms` has passed.
-    flush_due: bool,
+    /// `flush.ms` has passed for what is below: to be flushed, once it is written and the flush under way
+    /// is over.
+    flush_due: Option<Offset>,
     epochs: EpochCheckpoint,
     producers: ProducerStates,
     /// Producer snapshots that are durable.
@@ -264,7 +265,7 @@ impl Log {
             checkpoint_wanted: false,
             flushed_since: None,
             unflushed_since: None,
-            flush_due: false,
+            flush_due: None,
             epochs: EpochCheckpoint::default(),
             producers: ProducerStates::default(),
             snapshots: BTreeSet::new(),
@@ -428,7 +429,7 @@ impl Log {
         }
         if self.flush_deadline().is_some_and(|at| at <= now) {
             self.unflushed_since = None;
-            self.flush_due = true;
+            self.flush_due = Some(self.log_end_offset());
         }
         if self.checkpoint_wanted(cx.now) {
             self.checkpoint_wanted = true;

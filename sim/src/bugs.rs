@@ -196,6 +196,10 @@ pub fn check_of(name: &str) -> Option<Check> {
         "refuse-unclean-start" => Some(Check::FatalWithoutFault),
         "panic-on-large-message" => Some(Check::Panic),
         "never-reopen" => Some(Check::Liveness),
+        "expire-one-more" => Some(Check::OnlyExpiredDeleted),
+        "nothing-expires" => Some(Check::Liveness),
+        "ignore-flush-messages" => Some(Check::AckedDurable),
+        "ignore-flush-ms" => Some(Check::Liveness),
         _ => None,
     }
 }

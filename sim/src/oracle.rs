@@ -10,6 +10,7 @@
 //! | [`offsets`] | OffsetDense, OffsetNeverReused, BatchBytesImmutable, CorruptNotServed |
 //! | [`visibility`] | NothingVisibleThenLost, HighWatermarkMonotonic, HighWatermarkAtMostLogEnd, NeverBeyondHighWatermark, LogStartMonotonic |
 //! | [`recovery`] | PrefixRecovery, RecoveryIdempotent |
+//! | [`retention`] | OnlyExpiredDeleted, and that what is expired goes |
 //! | [`cleaned`] | CleanedKeepsLatest |
 //! | [`indexes`] | IndexAgreesWithLog, RebuiltEqualsOriginal |
 //! | [`long_poll`] | WakesOnMinBytesOrDeadline, NoLostWakeup |
@@ -31,7 +32,7 @@ use odradek_core::effect::{Effect, FileOp};
 use odradek_core::ids::{ConnectionId, FileId, FilePath, TopicId};
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::read_job::ReadJob;
-use odradek_core::time::Mono;
+use odradek_core::time::{Mono, Now};
 
 use self::admin::Configs;
 use self::clients::Clients;
@@ -69,6 +70,7 @@ pub mod needless;
 pub mod offsets;
 pub mod producers;
 pub mod recovery;
+pub mod retention;
 pub mod visibility;
 
 /// What can be violated. The names are those of the fault model's page.
@@ -98,6 +100,8 @@ pub enum Check {
     NeverBeyondHighWatermark,
     /// The log start never goes back.
     LogStartMonotonic,
+    /// A log start rises only as far as somebody asked, or to the end of segments that are expired.
+    OnlyExpiredDeleted,
     /// What recovery keeps is a prefix of what was appended.
     PrefixRecovery,
     /// Recovery keeps the longest prefix that is sound, however often it runs.
@@ -252,6 +256,16 @@ pub enum Mark {
     StaleEpochAnswered,
     /// The log start was raised.
     LogStartRaised,
+    /// Retention by time raised it.
+    ExpiredByTime,
+    /// Retention by size raised it.
+    ExpiredBySize,
+    /// Under `os` a batch was acknowledged of which `flush.messages` says how much of it is flushed.
+    FlushedBeforeAnswer,
+    /// A power loss under `os` met what that had flushed.
+    FlushedSurvived,
+    /// Under `os` everything was flushed because of `flush.ms`.
+    FlushedInTime,
     /// A topic was deleted.
     TopicDeleted,
     /// A connection went away while the broker had it.
@@ -432,6 +446,11 @@ impl Mark {
         Self::OutOfOrderAnswered,
         Self::StaleEpochAnswered,
         Self::LogStartRaised,
+        Self::ExpiredByTime,
+        Self::ExpiredBySize,
+        Self::FlushedBeforeAnswer,
+        Self::FlushedSurvived,
+        Self::FlushedInTime,
         Self::TopicDeleted,
         Self::ConnectionGone,
         Self::StoppedGracefully,
@@ -523,6 +542,8 @@ pub struct Oracle {
     /// How many fetches had records.
     pub full_fetches: u64,
     now: Mono,
+    /// What the wall clock says, in milliseconds.
+    wall: i64,
     was_loading: bool,
     ever_started: bool,
     is_stopping: bool,
@@ -558,6 +579,7 @@ impl Oracle {
             acked_batches: 0,
             full_fetches: 0,
             now: Mono::default(),
+            wall: 0,
             was_loading: false,
             ever_started: false,
             is_stopping: false,
@@ -588,8 +610,9 @@ impl Oracle {
     }
 
     /// Time moves on.
-    pub const fn tick(&mut self, now: Mono) {
-        self.now = now;
+    pub const fn tick(&mut self, now: Now) {
+        self.now = now.mono;
+        self.wall = now.wall.0;
     }
 
     /// An effect is about to be handed to the host, whose disk is still as it was.
@@ -624,6 +647,9 @@ impl Oracle {
                     }
                 }
                 FileOp::SetLength { path, length } => self.cut(&path.clone(), length.0),
+                FileOp::WriteFile { path, bytes } if log_starts::is_written(path) => {
+                    self.log_starts_written(bytes, disk);
+                }
                 FileOp::WriteFile { path, .. } => self.opened(path),
                 FileOp::RemoveFile(path) => self.removed(path),
                 FileOp::Rename { from, to }

@@ -278,6 +278,9 @@ impl Swarm {
             swarm.crashes.process = Odds(pick(choices, 166, &[0, 300_000]));
             swarm.crashes.mean_events = pick(choices, 167, &[150, 500]);
         }
+        if workload == Workload::Mixed && chance(choices, 210, 150_000) {
+            swarm.retention(choices);
+        }
         if workload == Workload::Damage {
             swarm.damage(choices);
         } else if workload == Workload::Rebalance {
@@ -295,6 +298,9 @@ impl Swarm {
             swarm.duration_ns = pick(choices, 118, &[700, 1_200, 2_000]) * MILLISECOND;
         }
         if swarm.broker.durability == Durability::Os {
+            let log = &mut swarm.broker.log;
+            log.flush_messages = pick(choices, 215, &[None, None, Some(1), Some(4)]);
+            log.flush_ms = pick(choices, 216, &[None, None, Some(20), Some(300)]);
             // A failed flush takes what `os` has acknowledged already; that loss is legitimate, and
             // nothing could be judged after it.
             swarm.disk.flush_error = Odds(0);
@@ -322,6 +328,14 @@ impl Swarm {
         self.workload.consumers = self.workload.consumers.max(1);
         self.workload.keepers = 0;
         self.workload.listers = pick(choices, 198, &[0, 1, 1]);
+    }
+
+    /// Records that go by themselves, in topics that do not say how long they keep theirs.
+    fn retention(&mut self, choices: &mut Choices) {
+        let log = &mut self.broker.log;
+        log.retention_ms = pick(choices, 211, &[None, Some(150), Some(600), Some(1_800)]);
+        log.retention_bytes = pick(choices, 212, &[None, Some(0), Some(1_500), Some(8_000)]);
+        log.segment_bytes = pick(choices, 213, &[400, 1_000, 4_000]);
     }
 
     /// Mostly groups: of the others only a few, for topics to move under the members.
@@ -429,6 +443,7 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             ),
             ..LogConfig::default()
         },
+        retention_check_interval_ms: pick(choices, 214, &[50, 200, 1_000]),
         cleaner: CleanerConfig {
             backoff_ms: pick(choices, 28, &[20, 100, 500]),
             dedupe_buffer_bytes: pick(choices, 29, &[60, 1_000, 1 << 20]),

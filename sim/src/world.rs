@@ -133,6 +133,8 @@ enum Phase {
     Settle,
     /// Everything is read.
     Verify,
+    /// What is expired goes.
+    Expire,
     /// The broker is stopped.
     Stop,
     /// And started once more.
@@ -304,7 +306,7 @@ impl World {
                 self.oracle.stuck("nothing happens any more");
                 break;
             };
-            self.oracle.tick(self.clock.mono());
+            self.oracle.tick(self.clock.now());
             self.dispatch(event);
             self.count_network_faults();
             events += 1;

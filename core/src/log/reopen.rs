@@ -78,6 +78,7 @@ impl Log {
         self.next_recovery_point = None;
         self.flushed_since = None;
         self.unflushed_since = None;
+        self.flush_due = None;
         self.retry_at = None;
         let mut files = alloc::vec::Vec::new();
         let mut at = None;

@@ -8,6 +8,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::bugs::Bug;
 use crate::context::{Context, Owner};
 use crate::effect::FileOp;
 use crate::ids::{FileId, FilePath, Offset};
@@ -74,8 +75,16 @@ impl Log {
         if !self.is_running() || !self.config.delete || self.closing.is_some() {
             return None;
         }
+        if self.bugs.has(Bug::NothingExpires) {
+            return None;
+        }
         let limit = high_watermark.min(self.acked_end);
-        let start = self.expired_by_time(cx).max(self.expired_by_size());
+        let mut start = self.expired_by_time(cx).max(self.expired_by_size(limit));
+        if self.bugs.has(Bug::ExpireOneMore)
+            && let Some(next) = start.and_then(|start| self.segments.get(&start))
+        {
+            start = Some(next.next_offset);
+        }
         self.roll_if_expired(cx, start);
         let start = start?.min(limit);
         (start > self.log_start_offset).then_some(start)
@@ -163,11 +172,13 @@ impl Log {
         end
     }
 
-    /// The end of the oldest segments without which `retention.bytes` are still there.
-    fn expired_by_size(&self) -> Option<Offset> {
-        let mut surplus = self
-            .size_bytes()
-            .checked_sub(self.config.retention_bytes?)?;
+    /// The end of the oldest segments without which `retention.bytes` are still there. What may yet be
+    /// taken back, above `limit`, is no reason for anything to go.
+    fn expired_by_size(&self, limit: Offset) -> Option<Offset> {
+        let retention = self.config.retention_bytes?;
+        let below = self.segments.values().take_while(|s| s.base < limit);
+        let size: u64 = below.map(|segment| segment.visible_bytes(limit)).sum();
+        let mut surplus = size.checked_sub(retention)?;
         let mut end = None;
         for segment in self.segments.values() {
             if segment.tail.is_some() || segment.size > surplus {

@@ -332,6 +332,8 @@ impl Log {
             Purpose::CloseSegment if tail.is_closing => {
                 self.snapshots.insert(segment.next_offset);
                 self.close_segment(task.base);
+                // The log start may have come past it while it took records.
+                self.drop_below_log_start(cx);
             }
             Purpose::CloseSegment => {}
             Purpose::CleanStop => {

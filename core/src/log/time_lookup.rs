@@ -102,6 +102,9 @@ impl TimeLookup {
             };
             maxima.push(max);
         }
+        if self.timestamp.is_none() {
+            self.leave_out_deleted(files, &mut maxima)?;
+        }
         let timestamp = match self.timestamp {
             Some(timestamp) => timestamp,
             None => match maxima.iter().copied().max() {
@@ -119,6 +122,22 @@ impl TimeLookup {
             }
         }
         Ok(result)
+    }
+
+    /// The record with the largest timestamp may lie below the log start, in the segment that holds that:
+    /// then what is left of the segment decides.
+    fn leave_out_deleted(
+        &self,
+        files: &mut dyn ReadFiles,
+        maxima: &mut [i64],
+    ) -> Result<(), DiskError> {
+        let (Some(segment), [max, others @ ..]) = (self.segments.first(), maxima) else {
+            return Ok(());
+        };
+        if segment.base < self.start && others.iter().all(|other| *other < *max) {
+            *max = self.largest_timestamp(files, segment)?;
+        }
+        Ok(())
     }
 
     /// The largest timestamp of a closed segment is in the last entry of its time index, if that
@@ -170,7 +189,8 @@ impl TimeLookup {
         Ok(false)
     }
 
-    /// The largest timestamp in the headers of a segment, as far as they can be walked over.
+    /// The largest timestamp at or above the log start in a segment, as far as its batches can be walked
+    /// over.
     fn largest_timestamp(
         &self,
         files: &mut dyn ReadFiles,
@@ -184,7 +204,18 @@ impl TimeLookup {
                 // Whatever lies behind, the segment has to be looked into.
                 return Ok(i64::MAX);
             };
-            largest = largest.max(header.max_timestamp);
+            if header.base_offset < self.start && header.next_offset() > self.start {
+                let bytes = reader.batch(position, &header)?;
+                let records = BatchRecords::open(&bytes, Limits::default().max_decompressed_bytes);
+                let (true, Ok(records)) = (verify_crc(&bytes), records) else {
+                    return Ok(i64::MAX);
+                };
+                let left = records.iter().map_while(Result::ok);
+                let left = left.filter(|record| record.offset >= self.start);
+                largest = left.map(|record| record.timestamp).fold(largest, i64::max);
+            } else if header.base_offset >= self.start {
+                largest = largest.max(header.max_timestamp);
+            }
             position += header.size_bytes();
         }
         Ok(largest)

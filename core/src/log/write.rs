@@ -67,7 +67,9 @@ impl Log {
         }
         let demanded = match self.durability {
             Durability::Fsync => true,
-            Durability::Os => self.closing.is_some() || self.flush_due || self.flush_demanded(),
+            Durability::Os => {
+                self.closing.is_some() || self.flush_due.is_some() || self.flush_demanded()
+            }
         };
         let mut at = None;
         while let Some(base) = self.next_open(at) {
@@ -92,7 +94,6 @@ impl Log {
             let file = segment.file.expect("an open segment has its file");
             cx.out.push(Effect::Flush { file });
         }
-        self.flush_due = false;
     }
 
     /// Takes note of how far acknowledgements may go.
@@ -106,13 +107,19 @@ impl Log {
         };
         self.acked_end = self.acked_end.max(reached);
         self.producers.forget_undo(self.acked_end);
-        if flushed == self.log_end_offset() {
+        let end = self.log_end_offset();
+        if flushed == end {
             self.unflushed_since = None;
         }
+        // What was to be flushed may have been taken back.
+        self.flush_due = self.flush_due.filter(|due| flushed < end.min(*due));
     }
 
     /// Whether `flush.messages` asks for a flush before the next acknowledgement.
     fn flush_demanded(&self) -> bool {
+        if self.bugs.has(Bug::IgnoreFlushMessages) {
+            return false;
+        }
         let unflushed = self.written_end().0 - self.flushed_end().0;
         self.config
             .flush_messages
@@ -134,7 +141,8 @@ impl Log {
             return None;
         }
         let since = self.unflushed_since?;
-        self.config.flush_ms.map(|ms| since.plus_ms(ms))
+        let ms = self.config.flush_ms?;
+        (!self.bugs.has(Bug::IgnoreFlushMs)).then(|| since.plus_ms(ms))
     }
 
     /// Whether records flow, or will with the next append.

@@ -322,12 +322,19 @@ impl Machine {
         Ok(())
     }
 
+    fn clock(&self) -> Now {
+        Now {
+            mono: self.now,
+            wall: Wall(WALL_START_MS + (self.now.0 / MILLISECOND) as i64),
+        }
+    }
+
     /// Lets time pass.
     pub(super) fn pass(&mut self, ms: u64) -> Flow {
         let until = self.now.plus_ms(ms);
         self.wait_until(until, |_| false)?;
         self.now = until;
-        self.oracle.tick(self.now);
+        self.oracle.tick(self.clock());
         Ok(())
     }
 
@@ -348,7 +355,7 @@ impl Machine {
                 return Ok(false);
             };
             self.now = self.now.max(deadline);
-            self.oracle.tick(self.now);
+            self.oracle.tick(self.clock());
             self.step(Input::Deadline)?;
         }
         Ok(false)
@@ -397,12 +404,9 @@ impl Machine {
 
     fn step(&mut self, input: Input) -> Flow {
         self.say(format_args!("> {input}"));
+        let now = self.clock();
         let Some(broker) = &mut self.broker else {
             return Ok(());
-        };
-        let now = Now {
-            mono: self.now,
-            wall: Wall(WALL_START_MS + (self.now.0 / MILLISECOND) as i64),
         };
         let mut out = Effects::new();
         broker.handle(now, input, &mut out);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use odradek_core::wire::messages::alter_configs::AlterConfigsRequest;
-use odradek_core::wire::messages::create_topics::CreateTopicsRequest;
+use odradek_core::wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use odradek_core::wire::messages::describe_configs::DescribeConfigsResponse;
 use odradek_core::wire::messages::describe_log_dirs::DescribeLogDirsResponse;
 use odradek_core::wire::messages::incremental_alter_configs::IncrementalAlterConfigsRequest;
@@ -16,6 +16,7 @@ use odradek_core::wire::{ErrorCode, RequestBody, ResponseBody};
 
 use super::long_poll::directory;
 use super::{Check, Mark, Oracle};
+use crate::disk::Disk;
 use crate::workload::administrator::{CONFIGS, TOPIC};
 
 /// What the configs of topics can be, by topic and name: several values while it is open whether a
@@ -34,6 +35,36 @@ impl Configs {
             .entry((topic, name))
             .or_insert_with(|| BTreeSet::from([None]))
     }
+
+    /// The values that may be in force; `None` is the default.
+    pub(super) fn values<'a>(
+        &'a self,
+        topic: &str,
+        name: &str,
+    ) -> impl Iterator<Item = Option<&'a str>> {
+        let known = known(name).map(|name| (topic.to_owned(), name));
+        let possible = known.and_then(|key| self.possible.get(&key));
+        let is_unchanged = possible.is_none();
+        let values = possible.into_iter().flatten();
+        values
+            .map(Option::as_deref)
+            .chain(is_unchanged.then_some(None))
+    }
+
+    /// A topic was created as this request asks for. What somebody else asked for meanwhile stays
+    /// possible.
+    pub(super) fn created(&mut self, topic: &CreatableTopic) {
+        for (name, key, value) in settings(topic) {
+            let possible = self.possible(name, key);
+            if possible
+                .iter()
+                .flatten()
+                .all(|other| Some(other) == value.as_ref())
+            {
+                *possible = BTreeSet::from([value]);
+            }
+        }
+    }
 }
 
 /// The type and name of each resource of a list: every API has a struct of its own for them.
@@ -43,9 +74,10 @@ macro_rules! resources {
     };
 }
 
-/// Topics that nobody deletes. (Those of others are made again with other configs.)
+/// Topics that nobody deletes. (Those of others are made again with other configs: of these every value
+/// stays possible.)
 fn lasts(topic: &str) -> bool {
-    topic.starts_with("topic")
+    topic.starts_with("topic") || topic.starts_with("kept")
 }
 
 fn known(name: &str) -> Option<&'static str> {
@@ -57,15 +89,12 @@ fn known(name: &str) -> Option<&'static str> {
 
 /// What a request changes if it is carried out, and whether it is a trial only.
 fn changes(request: &RequestBody) -> Vec<Change> {
-    let all = match request {
+    match request {
         RequestBody::IncrementalAlterConfigs(request) if !request.validate_only => single(request),
         RequestBody::AlterConfigs(request) if !request.validate_only => whole(request),
         RequestBody::CreateTopics(request) if !request.validate_only => created(request),
         _ => Vec::new(),
-    };
-    all.into_iter()
-        .filter(|(topic, _, _)| lasts(topic))
-        .collect()
+    }
 }
 
 fn single(request: &IncrementalAlterConfigsRequest) -> Vec<Change> {
@@ -109,13 +138,16 @@ fn whole(request: &AlterConfigsRequest) -> Vec<Change> {
 }
 
 fn created(request: &CreateTopicsRequest) -> Vec<Change> {
+    request.topics.iter().flat_map(settings).collect()
+}
+
+/// What a topic is to be made with.
+fn settings(topic: &CreatableTopic) -> Vec<Change> {
     let mut all = Vec::new();
-    for topic in &request.topics {
-        for config in &topic.configs {
-            if let Some(name) = known(&config.name) {
-                let value = config.value.as_ref().map(ToString::to_string);
-                all.push((topic.name.to_string(), name, value));
-            }
+    for config in &topic.configs {
+        if let Some(name) = known(&config.name) {
+            let value = config.value.as_ref().map(ToString::to_string);
+            all.push((topic.name.to_string(), name, value));
         }
     }
     all
@@ -130,7 +162,12 @@ impl Oracle {
     }
 
     /// Judges an answer of an admin API.
-    pub(super) fn judge_admin(&mut self, request: &RequestBody, response: &ResponseBody) {
+    pub(super) fn judge_admin(
+        &mut self,
+        request: &RequestBody,
+        response: &ResponseBody,
+        disk: &Disk,
+    ) {
         let (asked, answered) = match (request, response) {
             (RequestBody::CreatePartitions(request), ResponseBody::CreatePartitions(response)) => {
                 let done = response.results.iter().any(|r| !r.error_code.is_error());
@@ -148,7 +185,7 @@ impl Oracle {
             }
             (RequestBody::AlterConfigs(asked), ResponseBody::AlterConfigs(response)) => {
                 let done = response.responses.iter().all(|r| !r.error_code.is_error());
-                self.configs_changed(request, done);
+                self.configs_changed(request, done, disk);
                 (resources!(asked.resources), resources!(response.responses))
             }
             (
@@ -156,7 +193,7 @@ impl Oracle {
                 ResponseBody::IncrementalAlterConfigs(response),
             ) => {
                 let done = response.responses.iter().all(|r| !r.error_code.is_error());
-                self.configs_changed(request, done);
+                self.configs_changed(request, done, disk);
                 (resources!(asked.resources), resources!(response.responses))
             }
             (RequestBody::DescribeLogDirs(_), ResponseBody::DescribeLogDirs(response)) => {
@@ -281,13 +318,25 @@ impl Oracle {
     }
 
     /// An answer says whether a change was carried out.
-    fn configs_changed(&mut self, request: &RequestBody, done: bool) {
+    fn configs_changed(&mut self, request: &RequestBody, done: bool, disk: &Disk) {
+        if !done {
+            return;
+        }
+        self.note_expired(disk);
         for (topic, name, value) in changes(request) {
-            let possible = self.configs.possible(topic, name);
-            if done {
+            if lasts(&topic) {
                 // Whoever else changes it asks later, and is answered later.
-                *possible = BTreeSet::from([value]);
+                *self.configs.possible(topic.clone(), name) = BTreeSet::from([value]);
+                self.flushes_anew(&topic);
             }
+        }
+    }
+
+    /// A topic is there that a request asked for.
+    pub(super) fn configs_created(&mut self, topic: &CreatableTopic) {
+        if lasts(&topic.name) {
+            self.configs.created(topic);
+            self.flushes_anew(&topic.name);
         }
     }
 

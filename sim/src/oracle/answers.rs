@@ -179,7 +179,7 @@ impl Oracle {
             }
             _ => {
                 self.judge_groups(exchange, version, request, response);
-                self.judge_admin(request, response);
+                self.judge_admin(request, response, disk);
             }
         }
     }
@@ -397,6 +397,9 @@ impl Oracle {
                 .topics
                 .iter()
                 .find(|topic| topic.name == result.name);
+            if let Some(asked) = asked {
+                self.configs_created(asked);
+            }
             let partitions = asked.map_or(1, |topic| topic.num_partitions.max(1));
             for partition in 0..partitions {
                 // A topic of that name that was deleted before is another one.

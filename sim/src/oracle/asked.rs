@@ -114,14 +114,8 @@ impl Oracle {
         let found = match log.batch_of(offset) {
             Some((_, batch)) if batch.cleaned.is_none() => max_timestamp_of(batch),
             Some(_) => return,
-            // None is told while the newest one is not visible yet, as with Kafka, nor if it was deleted
-            // and its segment is still there.
-            None if offset < 0
-                && (log.end > log.told_before(exchange)
-                    || log.log_start.max(log.log_start_asked) > 0) =>
-            {
-                return;
-            }
+            // None is told while the newest one is not visible yet, as with Kafka.
+            None if offset < 0 && log.end > log.told_before(exchange) => return,
             None if offset < 0 => -1,
             // It may be deleted by now.
             None => return,
@@ -144,7 +138,7 @@ impl Oracle {
     /// A log of which something can be said: it is not going away, and nothing damaged it.
     fn sound(&self, directory: &str) -> Option<&LogModel> {
         let log = self.models.get(directory)?;
-        (!log.may_vanish && !log.is_damaged && !log.misread).then_some(log)
+        log.is_judged().then_some(log)
     }
 }
 

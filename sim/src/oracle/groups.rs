@@ -142,7 +142,7 @@ impl Oracle {
     }
 
     /// The wall clock steps.
-    pub fn wall_stepped(&mut self, by_ms: i64) {
+    pub(super) fn group_clock_steps(&mut self, by_ms: i64) {
         self.groups.wall_steps.push((self.now, by_ms));
     }
 

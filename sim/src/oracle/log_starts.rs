@@ -12,9 +12,16 @@ use super::METADATA_PREFIX;
 use crate::disk::Disk;
 
 const FILE: &str = "log.checkpoint";
+/// What it is written as, before it takes that name.
+const FRESH: &str = "log.checkpoint.tmp";
 const HEADER: &str = "odradek log checkpoint v2";
 /// The id of the metadata topic: 1, as Kafka writes ids.
 const METADATA_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
+
+/// Whether this is the file that is about to say where the logs begin.
+pub(super) fn is_written(path: &FilePath) -> bool {
+    path.as_str() == FRESH
+}
 
 /// The log start offsets that are on a disk, by topic id and partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +42,7 @@ impl LogStarts {
         }
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (body, crc) = text.strip_suffix('\n')?.rsplit_once("crc ")?;
         if u32::from_str_radix(crc, 16) != Ok(crc32c::crc32c(body.as_bytes())) {

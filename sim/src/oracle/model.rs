@@ -39,6 +39,9 @@ pub struct LogModel {
     pub log_start: i64,
     /// The largest log start that anyone asked for; above `log_start` it may have come true.
     pub log_start_asked: i64,
+    /// How far retention may have raised the log start in this life, by clocks and configs that are others
+    /// now.
+    pub expired: i64,
     /// The segments that were created, opened or found in this life, and not removed.
     pub segments: BTreeSet<FilePath>,
     /// Someone asked for the topic's deletion: it may be gone at any time.
@@ -47,6 +50,12 @@ pub struct LogModel {
     pub flush_failed: bool,
     /// What was checked to be on the disk, so that nothing is compared twice.
     pub checked_end: i64,
+    /// What was found to survive a power loss, likewise.
+    pub flushed_end: i64,
+    /// Under `os`: what is acknowledged from here on was appended under the `flush.messages` of now.
+    pub flushes_from: i64,
+    /// Under `os`: what a power loss must leave.
+    pub must_survive: i64,
     /// What recovery should find, if that can be said.
     pub predicted_end: Option<i64>,
     /// It was not recovered yet in this life.
@@ -169,6 +178,8 @@ impl Models {
             log.lost_power |= death == Some(Death::Power);
             log.flush_failed = false;
             log.checked_end = 0;
+            log.flushed_end = 0;
+            log.expired = 0;
             log.segments.clear();
         }
     }
@@ -232,6 +243,8 @@ impl LogModel {
         }
         self.end = self.end.min(offset);
         self.checked_end = self.checked_end.min(offset);
+        self.flushed_end = self.flushed_end.min(offset);
+        self.flushes_from = self.flushes_from.min(offset);
     }
 
     /// Remembers a batch that may come back.

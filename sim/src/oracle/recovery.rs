@@ -150,11 +150,12 @@ impl Oracle {
         if found.segments.is_empty() {
             let promised = log.promised_end().max(log.log_start);
             let vanished = log.may_vanish || promised == 0 || !log.is_users();
+            let must_survive = log.must_survive > 0;
             self.models.forget(directory);
             if power_under_os {
                 self.may_have_lost(directory, 0);
             }
-            if !vanished && !power_under_os && !is_damaged {
+            if !vanished && (!power_under_os || must_survive) && !is_damaged {
                 self.violate(
                     Check::AckedDurable,
                     format!(
@@ -166,6 +167,8 @@ impl Oracle {
             return;
         }
         // What was lost rightly: under `os`, and to damage.
+        let must_survive = log.must_survive;
+        let flushed_under_os = power_under_os && must_survive > start;
         let power_under_os = power_under_os || cut_at_damage;
         let promised = log.promised_end();
         let (acked_end, visible_end) = (log.acked_end, log.visible_end);
@@ -226,6 +229,7 @@ impl Oracle {
         }
         log.end = found.end;
         log.checked_end = 0;
+        log.flushed_end = 0;
         if power_under_os {
             log.acked_end = log.acked_end.min(found.end);
             log.visible_end = log.visible_end.min(found.end);
@@ -270,6 +274,19 @@ impl Oracle {
                 Check::AckedDurable,
                 format!(
                     "{directory}: after the start the log begins at {first} instead of {start}"
+                ),
+            );
+        }
+        if flushed_under_os {
+            self.mark(Mark::FlushedSurvived);
+        }
+        if found.end < must_survive && !cut_at_damage && !is_damaged {
+            self.violate(
+                Check::AckedDurable,
+                format!(
+                    "{directory}: after the start the log ends at {}; everything below \
+                     {must_survive} was acknowledged and flushed, as flush.messages says",
+                    found.end
                 ),
             );
         }

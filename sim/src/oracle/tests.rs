@@ -5,7 +5,7 @@ use odradek_core::effect::{Effect, FileOp, Part, Response, WriteData};
 use odradek_core::ids::{ConnectionId, FileId, FilePath, Offset, OperationId, Position};
 use odradek_core::log::config::{Durability, LogConfig};
 use odradek_core::log::load_plan::LoadLog;
-use odradek_core::time::Mono;
+use odradek_core::time::{Mono, Now, Wall};
 use odradek_core::wire::frame::{encode_request, encode_response};
 use odradek_core::wire::messages::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchTopic, FetchableTopicResponse, PartitionData,
@@ -69,7 +69,10 @@ impl Scene {
     }
 
     fn at(&mut self, ms: u64) {
-        self.oracle.tick(Mono(ms * 1_000_000));
+        self.oracle.tick(Now {
+            mono: Mono(ms * 1_000_000),
+            wall: Wall(ms as i64),
+        });
     }
 
     fn effect(&mut self, effect: Effect) {
@@ -583,6 +586,93 @@ fn segments_below_the_log_start_may_go_in_any_order_and_what_is_above_it_stays()
     scene.oracle.started(&scene.disk);
     scene.oracle.recovered("t-0", &scene.disk);
     scene.assert_violates(Check::RecoveryIdempotent);
+}
+
+/// Three segments of one batch each, of the time 7, in a log that keeps records for 100 ms. The scene is
+/// at 50 ms.
+fn aging(retention_bytes: Option<u64>) -> Scene {
+    let mut scene = Scene::new();
+    scene.oracle = Oracle::new(
+        Durability::Fsync,
+        LogConfig {
+            retention_ms: Some(100),
+            retention_bytes,
+            ..LogConfig::default()
+        },
+    );
+    scene.begin();
+    scene.at(50);
+    scene.put("t-0/partition.metadata", "version: 0\ntopic_id: x\n");
+    scene.acknowledged("a");
+    for value in ["b", "c"] {
+        scene.roll();
+        scene.acknowledged(value);
+    }
+    scene
+}
+
+impl Scene {
+    fn checkpoint(&mut self, log_start: i64) {
+        let body = format!("odradek log checkpoint v2\nx 0 {log_start} 0 0 2 0 2\n");
+        let text = format!("{body}crc {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        self.manage(FileOp::WriteFile {
+            path: "log.checkpoint.tmp".into(),
+            bytes: text.into(),
+        });
+    }
+}
+
+#[test]
+fn what_is_not_expired_stays() {
+    let mut scene = aging(None);
+    scene.at(107);
+    scene.checkpoint(1);
+    scene.assert_violates(Check::OnlyExpiredDeleted);
+
+    let mut scene = aging(None);
+    scene.at(108);
+    scene.checkpoint(0);
+    scene.checkpoint(2);
+    scene.assert_fine();
+    assert_eq!(scene.oracle.marks.get(&Mark::ExpiredByTime), Some(&1));
+    scene.checkpoint(3);
+    scene.assert_fine();
+}
+
+#[test]
+fn what_was_expired_before_the_clock_went_back_may_still_go() {
+    let mut scene = aging(None);
+    scene.at(108);
+    scene.oracle.wall_steps(-60, &scene.disk);
+    scene.at(50);
+    scene.checkpoint(2);
+    scene.assert_fine();
+
+    // The next process knows nothing of it.
+    let mut scene = aging(None);
+    scene.at(108);
+    scene.oracle.wall_steps(-60, &scene.disk);
+    scene.at(50);
+    scene.restart();
+    scene.checkpoint(2);
+    scene.assert_violates(Check::OnlyExpiredDeleted);
+}
+
+#[test]
+fn by_size_as_much_stays_as_was_asked_for() {
+    let size = one("a").len() as u64;
+    let mut scene = aging(Some(2 * size));
+    scene.checkpoint(1);
+    scene.assert_fine();
+    assert_eq!(scene.oracle.marks.get(&Mark::ExpiredBySize), Some(&1));
+    scene.checkpoint(2);
+    scene.assert_violates(Check::OnlyExpiredDeleted);
+
+    // What is not flushed may be taken back, and does not count.
+    let mut scene = aging(Some(3 * size));
+    scene.write(&one("d"));
+    scene.checkpoint(1);
+    scene.assert_violates(Check::OnlyExpiredDeleted);
 }
 
 #[test]

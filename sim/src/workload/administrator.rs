@@ -56,8 +56,8 @@ pub const TOPIC: i8 = 2;
 /// See [`TOPIC`].
 pub const BROKER: i8 = 4;
 
-/// Configs of topics that a run may change under the eyes of the oracle: none that deletes records,
-/// and none that the rebuild of an index depends on. The second value of each is refused.
+/// Configs of topics that a run may change under the eyes of the oracle: none that the rebuild of an
+/// index depends on. The second value of each is refused.
 pub const CONFIGS: &[(&str, &[&str])] = &[
     ("max.message.bytes", &["1048588", "-1", "300", "5000"]),
     ("min.insync.replicas", &["1", "0", "2"]),
@@ -72,6 +72,9 @@ pub const CONFIGS: &[(&str, &[&str])] = &[
     ),
     ("segment.bytes", &["1048576", "1"]),
     ("flush.messages", &["1", "0", "3"]),
+    ("flush.ms", &["1000", "x", "40"]),
+    ("retention.ms", &["604800000", "x", "300"]),
+    ("retention.bytes", &["-1", "x", "2000"]),
 ];
 
 /// A config and a value for it, mostly one that holds nobody up.

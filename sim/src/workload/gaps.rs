@@ -26,7 +26,7 @@
 //! | CreateTopics | `assignments` by hand | one node: the assignment has one legal value, which is a unit test |
 //! | CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords | `timeout_ms` that is shorter than the disk | what is under way goes on whatever the timeout; the answer is awaited |
 //! | AlterConfigs, IncrementalAlterConfigs | `append` and `subtract`, brokers and groups as resources | lists of one element each; refused where there is nothing to change |
-//! | AlterConfigs, IncrementalAlterConfigs | `index.interval.bytes`, `segment.index.bytes`, `retention.*` | the oracle works indexes out by one interval, and knows who deletes; unit tests |
+//! | AlterConfigs, IncrementalAlterConfigs | `index.interval.bytes`, `segment.index.bytes` | the oracle works indexes out by one interval; unit tests |
 //! | DescribeConfigs | loggers and client metrics | refused by type |
 //! | FindCoordinator | several keys, types other than groups | one look-up each; refused by type |
 //! | JoinGroup | protocol types other than `consumer`, more than two protocols | the coordinator compares them as bytes, and sees two of them differ |

@@ -10,7 +10,7 @@ use odradek_core::wire::messages::fetch::{FetchPartition, FetchRequest, FetchTop
 use odradek_core::wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
-use odradek_core::wire::{Records, ResponseBody};
+use odradek_core::wire::{ErrorCode, Records, ResponseBody};
 
 use super::seen::{ReadRecord, Seen};
 use super::session::Session;
@@ -125,6 +125,11 @@ impl Verifier {
                     .responses
                     .first()
                     .and_then(|t| t.partitions.first());
+                if answer.is_some_and(|a| a.error_code == ErrorCode::OFFSET_OUT_OF_RANGE) {
+                    // Retention was faster. What is left begins above what was read.
+                    reading.from = None;
+                    return true;
+                }
                 let Some(answer) = answer.filter(|answer| !answer.error_code.is_error()) else {
                     return self.skip_damage(cx);
                 };

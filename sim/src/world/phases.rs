@@ -54,6 +54,7 @@ impl World {
     pub(super) fn poll(&mut self) {
         let serving = self.nodes.iter().all(Node::is_serving);
         let done = self.phase == Phase::Settle && serving && self.clients_are_done();
+        let is_over = self.phase == Phase::Expire && serving && self.overdue().is_none();
         match self.phase {
             Phase::Settle if done => {
                 self.say_all("all clients are done; reading everything");
@@ -66,6 +67,10 @@ impl World {
                 let read = std::mem::take(&mut self.verifier.read);
                 let refused = std::mem::take(&mut self.verifier.refused);
                 self.oracle.everything_was_read(&read, &refused);
+                self.enter(Phase::Expire);
+                return;
+            }
+            Phase::Expire if is_over => {
                 self.close_clients();
                 self.enter(Phase::Stop);
                 return;
@@ -139,7 +144,14 @@ impl World {
         true
     }
 
-    fn why_stuck(&self) -> String {
+    /// What is expired and still there.
+    fn overdue(&mut self) -> Option<String> {
+        let node = &self.nodes[0];
+        let broker = node.broker.as_ref()?;
+        self.oracle.overdue(broker, &node.disk)
+    }
+
+    fn why_stuck(&mut self) -> String {
         let waiting = self.oracle.waiting();
         let busy: Vec<usize> = (0..self.clients.len())
             .filter(|client| !self.clients[*client].is_idle())
@@ -152,6 +164,7 @@ impl World {
                 format!("clients {busy:?} are not done; {waiting} requests wait for an answer")
             }
             Phase::Verify => format!("not everything can be read; {waiting} requests wait"),
+            Phase::Expire => self.overdue().unwrap_or_default(),
             Phase::Stop => "the broker does not stop".to_owned(),
             Phase::Restart => "the broker does not start after a graceful stop".to_owned(),
             Phase::Faults | Phase::Done => "the run does not end".to_owned(),

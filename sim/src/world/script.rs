@@ -297,8 +297,8 @@ impl World {
             format_args!("the wall clock steps by {by} ms"),
         );
         self.struck(0, Fault::WallStep);
+        self.oracle.wall_steps(by, &self.nodes[0].disk);
         self.clock.step_wall(by);
-        self.oracle.wall_stepped(by);
         if self.script.given.is_none() {
             self.draw_wall_step();
         }

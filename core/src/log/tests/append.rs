@@ -292,6 +292,35 @@ fn flush_ms_flushes_in_the_background() {
     assert_eq!(h.trace.len(), flushes, "nothing new, nothing to flush");
 }
 
+#[test]
+fn flush_ms_comes_back_to_what_was_not_written_yet_or_came_during_a_flush() {
+    let config = LogConfig {
+        flush_ms: Some(50),
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Os);
+    let flushes = |h: &Harness| {
+        let lines = h.trace.iter().filter(|line| line.starts_with("flush"));
+        lines.count()
+    };
+    // The write takes longer than that.
+    h.append(&batch(&[1], 10)).unwrap();
+    h.wait_ms(50);
+    h.complete_disk();
+    assert_eq!(flushes(&h), 1);
+    // And so does a flush, while another record's time comes that is still being written.
+    h.append(&batch(&[2], 10)).unwrap();
+    h.complete_one();
+    h.wait_ms(50);
+    h.append(&batch(&[3], 10)).unwrap();
+    h.wait_ms(50);
+    assert_eq!(flushes(&h), 1);
+    h.complete_disk();
+    assert_eq!(flushes(&h), 3);
+    h.advance_ms(4_000);
+    assert_eq!(flushes(&h), 3);
+}
+
 /// A log that could not be created, and its harness.
 fn offline() -> Harness {
     let mut h = Harness::new(tiny(), Durability::Fsync);

@@ -228,6 +228,30 @@ fn a_time_is_not_looked_for_below_the_log_start_or_above_the_high_watermark() {
     assert_eq!(h.find_time(None).unwrap().unwrap().timestamp, 5_000);
 }
 
+/// KIP-734: the largest timestamp is that of a record that is there.
+#[test]
+fn the_largest_timestamp_is_not_that_of_a_deleted_record() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    h.append(&batch(&[900, 7, 950, 8, 6], 10)).unwrap();
+    h.append(&batch(&[3], 10)).unwrap();
+    h.complete_disk();
+    let newest = |h: &mut Harness| {
+        let found = h.find_time(None).unwrap();
+        found.map(|found| (found.timestamp, found.offset.0))
+    };
+    assert_eq!(newest(&mut h), Some((950, 2)));
+    for (start, expected) in [(1, (950, 2)), (3, (8, 3)), (4, (6, 4)), (5, (3, 5))] {
+        h.delete_records(Offset(start));
+        for _ in 0..2 {
+            assert_eq!(newest(&mut h), Some(expected), "from {start} on");
+            h.close();
+            h.open(true);
+        }
+    }
+    h.delete_records(Offset(6));
+    assert_eq!(newest(&mut h), None);
+}
+
 #[test]
 fn records_without_timestamps_are_not_found_by_time() {
     let mut h = Harness::new(tiny(), Durability::Fsync);

@@ -82,6 +82,23 @@ fn old_segments_go_by_size() {
 }
 
 #[test]
+fn what_may_be_taken_back_is_no_reason_for_anything_to_go() {
+    let config = LogConfig {
+        retention_bytes: Some(6_000),
+        retention_ms: None,
+        ..tiny()
+    };
+    let mut h = aged(config, 7);
+    assert_eq!(h.retention(), None);
+    for _ in 0..4 {
+        h.append(&batch(&[h.now.wall.0], 900)).unwrap();
+    }
+    assert_eq!(h.retention(), None);
+    h.complete_disk();
+    assert_eq!(h.retention(), Some(Offset(4)));
+}
+
+#[test]
 fn a_wholly_expired_log_rolls_so_that_it_can_go() {
     let config = LogConfig {
         retention_ms: Some(700),
@@ -102,6 +119,18 @@ fn a_wholly_expired_log_rolls_so_that_it_can_go() {
     assert_eq!(h.log.log_end_offset(), Offset(3));
     let now = h.now.wall.0;
     assert_eq!(h.append(&batch(&[now], 10)).unwrap().base_offset, Offset(3));
+}
+
+#[test]
+fn a_segment_that_was_deleted_while_it_took_records_goes_once_it_is_closed() {
+    let mut h = aged(tiny(), 3);
+    h.delete_records(Offset(3));
+    assert!(h.names().contains(&"00000000000000000000.log".into()));
+    h.append(&batch(&[h.now.wall.0], 2_000)).unwrap();
+    h.complete_disk();
+    h.advance_ms(1_000);
+    assert!(!h.names().contains(&"00000000000000000000.log".into()));
+    assert_eq!(h.replay().len(), 1);
 }
 
 #[test]
