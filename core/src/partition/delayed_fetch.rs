@@ -180,6 +180,8 @@ pub(crate) fn on_read(
         },
         // The file was taken away, or another put in its place.
         Err(_) if partition.log.layout() != fetch.layout => {}
+        // It was deleted meanwhile: the next look finds the offset out of range.
+        Err(_) if target.offset < partition.log.log_start_offset() => {}
         Err(error) => {
             cx.report(
                 Level::Error,

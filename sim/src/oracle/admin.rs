@@ -56,11 +56,12 @@ impl Configs {
     pub(super) fn created(&mut self, topic: &CreatableTopic) {
         for (name, key, value) in settings(topic) {
             let possible = self.possible(name, key);
-            if possible
+            // The answer may come late, when a change of it was answered already.
+            let is_alone = possible
                 .iter()
                 .flatten()
-                .all(|other| Some(other) == value.as_ref())
-            {
+                .all(|other| Some(other) == value.as_ref());
+            if is_alone && possible.contains(&value) {
                 *possible = BTreeSet::from([value]);
             }
         }

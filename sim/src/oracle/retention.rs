@@ -157,8 +157,9 @@ impl Oracle {
             };
             let base: i64 = first.name().trim_end_matches(".log").parse().unwrap_or(0);
             if base < must {
+                let keeps = self.keeps(&directory, Bound::Must);
                 return Some(format!(
-                    "{first} is there, and everything below offset {must} is expired"
+                    "{first} is there, and everything below offset {must} is expired ({keeps:?})"
                 ));
             }
             if let Some(unflushed) = self.unflushed(&directory, disk) {
