@@ -51,10 +51,10 @@ pub struct Progress {
 }
 
 /// From how many events on a removal that does not fail is made again in other ways.
-const FEW: usize = 120;
+const FEW: usize = 40;
 
-/// Up to how many events every two of them are taken away together.
-const FEW_FOR_PAIRS: usize = 40;
+/// From how many on only its crash is tried elsewhere.
+const SOME: usize = 120;
 
 /// In how many ways.
 const OTHER_WAYS: u64 = 10;
@@ -203,19 +203,18 @@ where
         if self.attempt(decisions) {
             return true;
         }
-        if decisions.events.len() > FEW {
-            return false;
-        }
-        let limit = self.best.rank();
-        let found = (0..OTHER_WAYS).any(|way| {
-            other_way(decisions, way).is_some_and(|other| self.attempt_at_most(&other, limit))
-        });
-        found
-            || (0..SAME_MOMENTS * DICE).any(|way| {
-                let (before, dice) = (way % SAME_MOMENTS, way / SAME_MOMENTS);
-                crash_amid_the_same(decisions, |nth| nth.saturating_sub(before), dice)
-                    .is_some_and(|other| self.attempt_at_most(&other, limit))
-            })
+        let (limit, events) = (self.best.rank(), decisions.events.len());
+        let other = |way| other_way(decisions, way);
+        let moved = |way| {
+            let (before, dice) = (way % SAME_MOMENTS, way / SAME_MOMENTS);
+            crash_amid_the_same(decisions, |nth| nth.saturating_sub(before), dice)
+        };
+        let others = (0..OTHER_WAYS).filter(|_| events <= FEW).filter_map(other);
+        let moved = (0..SAME_MOMENTS * DICE)
+            .filter(|_| events <= SOME)
+            .filter_map(moved);
+        let mut ways = others.chain(moved);
+        ways.any(|way| self.attempt_at_most(&way, limit))
     }
 
     /// The best so far, changed.
@@ -324,7 +323,7 @@ where
     /// Two events at a time, which may be needed only for each other.
     fn pairs(&mut self) {
         let mut first = 0;
-        while self.best.decisions.events.len() <= FEW_FOR_PAIRS
+        while self.best.decisions.events.len() <= FEW
             && first < self.best.decisions.events.len()
             && !self.is_over
         {

@@ -46,6 +46,10 @@ const LIMIT_SECONDS: f64 = 60.0;
 /// How long the shrink of one run may take when other runs show the bug too: not every run that does
 /// can be made small.
 const LIMIT_OF_ONE_SECONDS: f64 = 25.0;
+/// A run of more requests takes so long that another one is looked for first, a few times.
+const HEAVY: u64 = 1_000;
+/// How often.
+const LIGHTER: u32 = 8;
 /// How long one of a few may go on when it is small enough already.
 const ENOUGH_SECONDS: f64 = 6.0;
 /// How many are chosen.
@@ -56,6 +60,8 @@ struct Caught {
     name: &'static str,
     subject: Subject,
     check: String,
+    /// Requests of clients in the run.
+    requests: u64,
     seeds: u64,
     found_again: bool,
     detail: String,
@@ -144,6 +150,7 @@ fn catch(name: &'static str, seeds: &Range<u64>) -> Result<Option<Caught>, Strin
         name,
         subject: Subject::seed(failed.seed, workload, Some(name))?,
         check: violation.check.to_string(),
+        requests: failed.counts.requests,
         seeds,
         found_again: same != planted.shows_in_second_run(),
         detail: violation.detail.clone(),
@@ -220,8 +227,22 @@ fn shrink_one(
             seconds < limit
         })
     };
-    let mut smallest = shrink(&bug.subject)?;
     let mut seed = bug.subject.case.seed;
+    let mut lighter: Option<Caught> = None;
+    for _ in 0..LIGHTER {
+        let lightest = lighter.as_ref().unwrap_or(bug);
+        if lightest.requests <= HEAVY {
+            break;
+        }
+        let Some(next) = catch(bug.name, &(seed + 1..seeds.end))? else {
+            break;
+        };
+        seed = next.subject.case.seed;
+        if next.requests < lightest.requests {
+            lighter = Some(next);
+        }
+    }
+    let mut smallest = shrink(&lighter.as_ref().unwrap_or(bug).subject)?;
     while smallest.failed.size() > LARGEST && stopwatch.seconds() < LIMIT_SECONDS {
         let Some(next) = catch(bug.name, &(seed + 1..seeds.end))? else {
             break;
