@@ -103,18 +103,18 @@ fn a_corpus_is_seeds_by_their_names_and_cases() {
 #[test]
 fn a_replay_stops_at_a_step_and_says_what_the_logs_are_like() {
     let folder = TempDir::new().unwrap();
-    let output = call(folder.path(), &["replay", "7", "--until", "400"]);
+    let output = call(folder.path(), &["replay", "8", "--until", "900"]);
     let said = out(&output);
-    let (_, state) = said.split_once("up to step 400\nlogs:\n").unwrap();
+    let (_, state) = said.split_once("up to step 900\nlogs:\n").unwrap();
     assert!(state.contains("topic0-0: Ready, from 0 to "), "{state}");
-    let whole = call(folder.path(), &["replay", "7", "--trace"]);
+    let whole = call(folder.path(), &["replay", "8", "--trace"]);
     let whole = out(&whole);
-    assert!(whole.lines().count() > 400);
+    assert!(whole.lines().count() > 900);
     let last = said
         .lines()
-        .take_while(|line| *line != "up to step 400")
+        .take_while(|line| *line != "up to step 900")
         .last();
-    assert_eq!(last, whole.lines().nth(399));
+    assert_eq!(last, whole.lines().nth(899));
 }
 
 #[test]
