@@ -21,7 +21,7 @@ use super::file_names::{OF_EACH_SEGMENT, SegmentFile};
 use super::scan_segment::present;
 use super::tasks::Failure;
 use super::time_index::TimeEntry;
-use super::{Log, Task, index_file};
+use super::{Log, LogState, Task, index_file};
 
 /// How many segments' largest timestamps are read at once.
 const TIMES_AT_ONCE: usize = 256;
@@ -207,6 +207,8 @@ impl Log {
         let expired = newest >= 0 && cx.now.wall.0.saturating_sub(newest) > retention;
         let whole = tail.is_open() && tail.written.position == active.size;
         if active.size > 0 && oldest_left && expired && whole && self.undo.is_none() {
+            // After a failed write this tries again, as an append does: what is rolled must have its files.
+            self.state = LogState::Ready;
             self.roll(cx.now.wall);
             self.advance(cx);
         }

@@ -1,6 +1,6 @@
 use crate::ids::Offset;
 use crate::log::harness::{Harness, batch, tiny};
-use crate::log::{Durability, LogConfig, ReadPlan};
+use crate::log::{Durability, LogConfig, LogState, ReadPlan};
 
 /// Segments of four batches; every batch has the wall time of its append.
 fn aged(config: LogConfig, count: i64) -> Harness {
@@ -119,6 +119,27 @@ fn a_wholly_expired_log_rolls_so_that_it_can_go() {
     assert_eq!(h.log.log_end_offset(), Offset(3));
     let now = h.now.wall.0;
     assert_eq!(h.append(&batch(&[now], 10)).unwrap().base_offset, Offset(3));
+}
+
+/// Seed 1975 of the simulator: the new segment was there in memory only, and whoever waited at the end of
+/// the old one was taken for somebody who is behind.
+#[test]
+fn an_expired_log_rolls_after_a_failed_write_too_and_makes_the_files() {
+    let config = LogConfig {
+        retention_ms: Some(700),
+        ..tiny()
+    };
+    let mut h = aged(config, 3);
+    h.faults.space = Some(0);
+    h.append(&batch(&[h.now.wall.0], 900)).unwrap();
+    h.complete_disk();
+    h.faults.space = None;
+    assert!(matches!(h.log.state(), LogState::StorageFailed(_)));
+    h.advance_ms(10_000);
+    assert_eq!(h.retention(), None);
+    h.complete_disk();
+    assert!(h.names().contains(&"00000000000000000003.log".into()));
+    assert_eq!(h.retention(), Some(Offset(3)));
 }
 
 #[test]
