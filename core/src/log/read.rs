@@ -11,7 +11,7 @@ use crate::report::Level;
 use super::error::Damage;
 use super::fetch_scan::{FetchScan, FetchScanned};
 use super::replay::ReadRecords;
-use super::segment::Segment;
+use super::segment::{NewFiles, Segment};
 use super::time_lookup::{TimeFound, TimeLookup, TimeSegment, TimestampOffset};
 use super::{Log, LogState};
 
@@ -205,11 +205,17 @@ impl Log {
     }
 
     /// Whether `offset` lies in an older segment than the visible end: a waiting fetch then answers
-    /// at once.
+    /// at once. A segment whose files nobody has begun to make is none yet.
     #[must_use]
     pub fn is_on_older_segment(&self, offset: Offset) -> bool {
-        let newest = self.segments.range(..=self.acked_end).next_back();
-        newest.is_some_and(|(base, _)| offset < *base)
+        let mut newest = self.segments.range(..=self.acked_end).rev();
+        let is_begun = |segment: &Segment| {
+            let tail = segment.tail.as_ref();
+            tail.is_none_or(|tail| tail.files != NewFiles::Missing)
+        };
+        newest
+            .find(|(_, segment)| is_begun(segment))
+            .is_some_and(|(base, _)| offset < *base)
     }
 
     /// The job that finds the first record below `limit` with a timestamp at or after `timestamp`;

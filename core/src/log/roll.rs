@@ -31,6 +31,8 @@ pub(crate) struct IndexTask {
     base: Offset,
     offset_entries: u32,
     time_entries: u32,
+    /// Whether the last of the time entries is there only since the segment is being closed.
+    has_closing_entry: bool,
     purpose: Purpose,
 }
 
@@ -223,10 +225,13 @@ impl Log {
         // The entry of a clean stop is not counted: the next append may replace it, so that the
         // file stays a function of the log's bytes.
         let mut provisional = None;
+        let mut has_closing_entry = false;
         match purpose {
             Purpose::CloseSegment => {
                 tail.is_closing = true;
-                tail.time_tail.extend(tail.index.add_time_entry(base));
+                let last = tail.index.add_time_entry(base);
+                has_closing_entry = last.is_some();
+                tail.time_tail.extend(last);
                 time_entries = tail.index.time_entries;
             }
             Purpose::CleanStop if self.bugs.has(Bug::StopWithoutTimeEntry) => {}
@@ -245,6 +250,7 @@ impl Log {
             base,
             offset_entries: up_to.index.offset_entries - segment.offset_entries,
             time_entries: time_entries - segment.time_entries,
+            has_closing_entry,
             purpose,
         };
         let offsets = tail.offset_tail.iter().take(task.offset_entries as usize);
@@ -316,9 +322,12 @@ impl Log {
         let Some(tail) = segment.tail.as_mut() else {
             return;
         };
-        // A failed roll may have taken the last entry back meanwhile.
+        // A failed roll may have taken the last entry back meanwhile, and an append may have put another in
+        // its place.
+        let is_taken_back = task.has_closing_entry && !tail.is_closing;
+        let time_entries = task.time_entries - u32::from(is_taken_back);
         let offsets = (task.offset_entries as usize).min(tail.offset_tail.len());
-        let times = (task.time_entries as usize).min(tail.time_tail.len());
+        let times = (time_entries as usize).min(tail.time_tail.len());
         tail.offset_tail.drain(..offsets);
         tail.time_tail.drain(..times);
         segment.offset_entries += offsets as u32;
