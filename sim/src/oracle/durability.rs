@@ -132,6 +132,8 @@ impl Oracle {
         if base_offset < log.flushes_from {
             return;
         }
+        // What is deleted need not be flushed.
+        let flushed = flushed.max(log.log_start);
         log.must_survive = log.must_survive.max(next - most + 1);
         if next - flushed >= most {
             self.violate(
