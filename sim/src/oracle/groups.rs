@@ -285,10 +285,12 @@ impl Oracle {
             if connection.is_none_or(|connection| connection == id)
                 && let Some(request) = &exchange.request
             {
-                lost.push(((id, request.header.correlation_id), request.body.clone()));
+                let since = exchange.first_since.unwrap_or(exchange.arrived);
+                let by = (id, request.header.correlation_id);
+                lost.push((by, since, request.body.clone()));
             }
         }
-        for (by, body) in lost {
+        for (by, since, body) in lost {
             let joined = match &body {
                 RequestBody::JoinGroup(join) => Some(&join.group_id),
                 RequestBody::ConsumerGroupHeartbeat(beat) => Some(&beat.group_id),
@@ -321,7 +323,7 @@ impl Oracle {
                         self.groups.begin_anew(&beat.group_id, now);
                     } else if let Some(group) = self.groups.consumer.get_mut(beat.group_id.as_str())
                     {
-                        group.beat_lost(now, beat);
+                        group.beat_lost(since, beat);
                     }
                 }
                 _ => {}

@@ -187,10 +187,11 @@ impl Consumer {
         member.hear(beat);
     }
 
-    /// A heartbeat ended without an answer.
-    pub(super) fn beat_lost(&mut self, _: Mono, beat: &ConsumerGroupHeartbeatRequest) {
+    /// A heartbeat that began at `since` ended without an answer; others may have come after it.
+    pub(super) fn beat_lost(&mut self, since: Mono, beat: &ConsumerGroupHeartbeatRequest) {
         if let Some(member) = self.members.get_mut(beat.member_id.as_str()) {
-            member.unheard_since.get_or_insert(member.came);
+            let before = member.unheard_since.unwrap_or(since);
+            member.unheard_since = Some(before.min(since));
         }
     }
 
@@ -606,6 +607,18 @@ mod tests {
         let mut known = owner();
         known.beat_came((ConnectionId(1), 1), NOW, &says_that_it_owns_nothing());
         assert_eq!(known.owner_of(MINE, NOW, 1_000), Some("owner"));
+    }
+
+    /// Mixed 2084: told to give something up by the answer that was lost, it was out before it heard of it.
+    #[test]
+    fn what_was_lost_may_have_been_said_when_the_lost_heartbeat_came() {
+        let mut known = owner();
+        let beat = says_that_it_owns_nothing();
+        known.beat_came((ConnectionId(1), 1), NOW, &beat);
+        let later = NOW.plus_ms(200);
+        known.beat_came((ConnectionId(2), 1), later, &beat);
+        known.beat_lost(NOW, &beat);
+        assert_eq!(known.members["owner"].unheard_since, Some(NOW));
     }
 
     /// The answer that was lost may have told it to give up what it does not have: then it has given it up,
