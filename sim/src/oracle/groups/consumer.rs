@@ -55,8 +55,7 @@ struct Member {
     lacks_some: bool,
     instance_id: Option<String>,
     rebalance_timeout_ms: i32,
-    /// When its latest heartbeat reached the broker, and which it was.
-    came: Mono,
+    /// Its latest heartbeat.
     came_by: Option<By>,
     /// When its latest heartbeat began that was taken.
     lived: Option<Mono>,
@@ -161,7 +160,6 @@ impl Consumer {
             return;
         }
         let member = self.members.entry(beat.member_id.to_string()).or_default();
-        member.came = now;
         member.came_by = Some(by);
         if beat.member_epoch <= 0 {
             member.drop_all();
