@@ -147,6 +147,22 @@ fn a_name_that_cannot_be_made_durable_takes_back_what_was_not_acknowledged() {
     assert!(h.log.high_watermark_limit() > Offset(4));
 }
 
+/// Found by the simulator (idempotence 6892): a segment waited for the name of the one before, and whoever
+/// fetched from the end was answered at once, as somebody who is behind.
+#[test]
+fn a_segment_that_nobody_has_begun_to_make_leaves_no_reader_behind() {
+    let mut h = roll_without_flushing_the_directory(None);
+    for _ in 0..4 {
+        h.append(&batch(&[1], 900)).unwrap();
+        while h.complete_first("write") {}
+    }
+    assert_eq!(h.log.high_watermark_limit(), Offset(8), "the ninth waits");
+    assert!(h.log.is_on_older_segment(Offset(3)));
+    assert!(!h.log.is_on_older_segment(Offset(7)));
+    h.complete_disk();
+    assert!(h.log.is_on_older_segment(Offset(7)));
+}
+
 #[test]
 fn appends_during_a_roll_get_offsets_at_once_and_wait_for_the_disk() {
     let mut h = Harness::new(tiny(), Durability::Fsync);

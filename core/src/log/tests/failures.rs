@@ -1,5 +1,6 @@
 use crate::ids::Offset;
 use crate::log::harness::{Harness, batch, tiny};
+use crate::log::tests::indexes::assert_indexes;
 use crate::log::{AppendError, Durability, LogConfig, LogState};
 use crate::report::Level;
 
@@ -181,6 +182,36 @@ fn what_a_failed_roll_wrote_does_not_close_the_segment_for_the_next_roll() {
     h.cut_power();
     h.open(false);
     assert_eq!(h.replay().len(), 5);
+}
+
+/// Found by the simulator (compaction 965): the closing time entry of a segment was on its way when its
+/// successor could not be made. What the next append had in its place counted as written.
+#[test]
+fn an_entry_in_the_place_of_one_that_a_failed_roll_wrote_is_written() {
+    let mut h = Harness::new(tiny(), Durability::Fsync);
+    for _ in 0..2 {
+        h.append(&batch(&[1], 900)).unwrap();
+    }
+    h.append(&batch(&[2], 900)).unwrap();
+    h.complete_disk();
+    for timestamp in [3, 4] {
+        h.append(&batch(&[timestamp], 100)).unwrap();
+    }
+    h.complete_disk();
+    h.append(&batch(&[1], 2_000)).unwrap();
+    for file in ["05.log", "05.index", "05.timeindex"] {
+        h.faults.op = Some(file);
+        assert!(h.complete_first(file));
+    }
+    h.faults.op = None;
+    while h.complete_first("remove-file") || h.complete_first("sync-dir") {}
+    // There is room for a small batch, far enough from the last entry for one of its own.
+    h.append(&batch(&[5], 100)).unwrap();
+    h.complete_disk();
+    h.append(&batch(&[1], 2_000)).unwrap();
+    h.complete_disk();
+    h.close();
+    assert_indexes(&h, 300);
 }
 
 #[test]

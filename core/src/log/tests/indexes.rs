@@ -37,7 +37,7 @@ fn reference(log: &[u8], base: i64, interval: usize, closed: bool) -> (Vec<u8>, 
     (index, time_index)
 }
 
-fn assert_indexes(h: &Harness, interval: usize) {
+pub(super) fn assert_indexes(h: &Harness, interval: usize) {
     let logs: Vec<_> = h
         .names()
         .into_iter()
