@@ -14,7 +14,10 @@
 //!   `WriteFailed` with the written prefix; it drops every later write and flush of that file
 //!   until the core truncates it.
 //! - **Flushes** complete with the written prefix taken when the flush was called. The core issues
-//!   a flush only for bytes already reported written, and never two at a time on one file.
+//!   a flush only for bytes already reported written, and never more than [`FLUSHES_AT_ONCE`] on one
+//!   file before one has completed. Two may end in either order; a success vouches for its whole
+//!   prefix whatever becomes of the other, so an error of the disk is reported by every flush that
+//!   should have covered the bytes.
 //! - **Truncate, rewrite and close** wait for everything before them in their file's queue.
 //! - **Responses** leave in the order of their connection's queue. A [`FileRange`] in a response is
 //!   pinned when the response enters its queue: the file stays readable until the response is sent,
@@ -31,6 +34,9 @@ use bytes::Bytes;
 use crate::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use crate::report::Report;
 use crate::request::Codecs;
+
+/// How many flushes of one log file may be under way.
+pub const FLUSHES_AT_ONCE: usize = 2;
 
 /// One thing the host must do.
 #[derive(Debug)]
@@ -67,7 +73,8 @@ pub enum Effect {
         /// The bytes.
         data: WriteData,
     },
-    /// Flush what is written of a log file to the disk, its length included.
+    /// Flush what is written of a log file to the disk, its length included. Perhaps beside another
+    /// flush of it.
     Flush {
         /// The file.
         file: FileId,

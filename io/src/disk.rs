@@ -76,11 +76,13 @@ impl Disk {
             .map_err(|(written, error)| failed(written, error))
     }
 
-    /// Flushes a log file, its length included.
+    /// Flushes a log file, its length included; perhaps beside another flush of it.
     pub(crate) fn flush(&self, file: &LogFile) -> Result<(), DiskError> {
+        let _under_way = file.begin_flush();
         let open = self.open(file)?;
         file.dirty.store(false, Ordering::SeqCst);
-        flush::data(&open.file).map_err(|error| {
+        let flushed = open.flush(|| self.descriptors.open_again(file, &self.root));
+        flushed.map_err(|error| {
             file.dirty.store(true, Ordering::SeqCst);
             disk_error(&file.path(), &error)
         })

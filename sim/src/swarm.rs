@@ -416,6 +416,7 @@ fn draw_broker(choices: &mut Choices) -> BrokerConfig {
             index_interval_bytes: pick(choices, 25, &[1, 100, 500, 4_096]),
             segment_ms: pick(choices, 26, &[150, 7 * 24 * 3_600_000, 7 * 24 * 3_600_000]),
             file_delete_delay_ms: pick(choices, 27, &[0, 100, 60_000]),
+            flush_beside_bytes: pick(choices, 172, &[1, 500, 8 << 10]),
             retention_ms: None,
             // Only topics that say so themselves are cleaned: what others have is read whole.
             min_cleanable_dirty_ppm: 1_000_000,

@@ -23,6 +23,8 @@ pub struct LogConfig {
     pub producer_id_expiration_ms: u64,
     /// `flush.messages`: under `os`, flush before answering once this many are unflushed.
     pub flush_messages: Option<u64>,
+    /// How many bytes are worth a flush of their own beside one that is under way. No key of Kafka's.
+    pub flush_beside_bytes: u64,
     /// `flush.ms`: under `os`, flush in the background once a record is unflushed for so long.
     pub flush_ms: Option<u64>,
     /// `max.message.bytes`: the largest batch, header included.
@@ -95,6 +97,7 @@ impl Default for LogConfig {
             file_delete_delay_ms: 60_000,
             producer_id_expiration_ms: 86_400_000,
             flush_messages: None,
+            flush_beside_bytes: 8 << 10,
             flush_ms: None,
             max_message_bytes: 1_048_588,
             compression: None,

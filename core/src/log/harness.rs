@@ -176,6 +176,17 @@ impl Harness {
             .is_some_and(|at| self.complete_at(at))
     }
 
+    /// What is asked for and not executed, as text.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = String> {
+        self.pending.iter().map(ToString::to_string)
+    }
+
+    /// The one open file, and what is written of it.
+    pub(super) fn written(&self) -> (FileId, Position) {
+        let (file, open) = self.open.last_key_value().expect("one is open");
+        (*file, Position(open.written))
+    }
+
     /// Executes the newest operation on the names of files once nothing else is asked for; `false` if
     /// there is none.
     pub(super) fn complete_newest(&mut self) -> bool {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::context::{Context, LogId};
-use crate::effect::{Effect, WriteData};
+use crate::effect::{Effect, FLUSHES_AT_ONCE, WriteData};
 use crate::ids::{FileId, FilePath, Offset, Position};
 use crate::time::Wall;
 
@@ -64,8 +64,8 @@ pub(crate) struct Tail {
     pub(crate) written: Mark,
     /// The last batch that is flushed.
     pub(crate) flushed: Mark,
-    /// While a flush is under way: what was written when it was asked for.
-    pub(crate) flushing: Option<Mark>,
+    /// The flushes that are under way.
+    pub(crate) flushing: Flushing,
     /// The indexes at the end of the segment.
     pub(crate) index: IndexState,
     /// Entries of the offset index that are not in the file yet.
@@ -83,6 +83,47 @@ pub(crate) struct Tail {
     pub(crate) snapshot: Option<Bytes>,
     /// When the segment began, for records without timestamps.
     pub(crate) created: Wall,
+}
+
+/// Flushes of a segment's file that have not completed.
+#[derive(Debug, Default)]
+pub(crate) struct Flushing {
+    under_way: usize,
+    /// What was written when each was asked for, rising. A completion does not say which flush it is
+    /// of, and need not: what it covers is flushed, whoever asked.
+    asked: VecDeque<Mark>,
+}
+
+impl Flushing {
+    /// Whether a flush of what is written up to here is to be asked for: none is under way, or there
+    /// is room for one more beside them, which covers at least `beside_bytes` that they do not.
+    pub(crate) fn has_room(&self, written: Mark, beside_bytes: u64) -> bool {
+        if self.under_way == 0 {
+            return true;
+        }
+        let covered = self.asked.back().map_or(0, |mark| mark.position);
+        self.under_way < FLUSHES_AT_ONCE && written.position >= covered + beside_bytes.max(1)
+    }
+
+    pub(crate) fn ask(&mut self, written: Mark) {
+        self.under_way += 1;
+        self.asked.push_back(written);
+    }
+
+    /// One has ended, and everything below `up_to` is flushed. The last of the marks that were asked
+    /// for and are reached.
+    fn end(&mut self, up_to: Position) -> Option<Mark> {
+        self.under_way = self.under_way.saturating_sub(1);
+        let mut reached = None;
+        while let Some(mark) = self.asked.pop_front_if(|mark| mark.position <= up_to.0) {
+            reached = Some(mark);
+        }
+        reached
+    }
+
+    const fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
 }
 
 /// Whether a segment takes writes.
@@ -229,7 +270,7 @@ impl Tail {
             marks: VecDeque::new(),
             written: end,
             flushed: end,
-            flushing: None,
+            flushing: Flushing::default(),
             index: end.index,
             offset_tail: VecDeque::new(),
             time_tail: VecDeque::new(),
@@ -259,7 +300,7 @@ impl Tail {
             self.written = *last;
         }
         if let Some(acked_end) = forget
-            && self.flushing.is_none()
+            && !self.flushing.is_under_way()
         {
             let below = self.marks.partition_point(|m| m.next_offset < acked_end);
             self.marks.drain(..below.min(count));
@@ -270,7 +311,7 @@ impl Tail {
     pub(crate) fn note_flushed(&mut self, up_to: Position) {
         let count = self.marks.partition_point(|mark| mark.position <= up_to.0);
         let newest = count.checked_sub(1).and_then(|last| self.marks.get(last));
-        let asked = self.flushing.take().filter(|mark| mark.position <= up_to.0);
+        let asked = self.flushing.end(up_to);
         for mark in newest.copied().into_iter().chain(asked) {
             if mark.position > self.flushed.position {
                 self.flushed = mark;

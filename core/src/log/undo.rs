@@ -13,7 +13,7 @@ use crate::input::DiskError;
 use crate::report::Level;
 
 use super::file_names::{OF_EACH_SEGMENT, SegmentFile};
-use super::segment::{Mark, NewFiles, Phase};
+use super::segment::{Flushing, Mark, NewFiles, Phase};
 use super::tasks::Failure;
 use super::{Log, LogState, Lost, Task};
 
@@ -222,8 +222,9 @@ impl Log {
             .and_then(|file| self.segment_of(file))
             .and_then(|segment| segment.tail.as_mut())
         {
-            // A flush that was queued behind the failed write was dropped.
-            tail.flushing = None;
+            // Flushes that were queued behind the failed write were dropped; the others have ended, since
+            // the cut waited for them.
+            tail.flushing = Flushing::default();
         }
         if undo.cut.is_some() || !undo.remove.is_empty() {
             self.undo = Some(undo);

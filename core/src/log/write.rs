@@ -1,7 +1,9 @@
 //! From issued to written to flushed: group commit, and what may be acknowledged.
 //!
-//! One flush is in flight a file; what is written meanwhile is covered by the next. No timer delays
-//! an acknowledgement.
+//! One flush of a file is under way, and what is written meanwhile is covered by the next; or two, if
+//! there is enough for the second. The filesystem writes what the second covers while it commits the
+//! first, and a client that has a few large requests in flight does not wait for two flushes a round.
+//! Small writes are worth more together. No timer delays an acknowledgement.
 
 use crate::bugs::Bug;
 use crate::context::Context;
@@ -71,6 +73,7 @@ impl Log {
                 self.closing.is_some() || self.flush_due.is_some() || self.flush_demanded()
             }
         };
+        let beside_bytes = self.config.flush_beside_bytes;
         let mut at = None;
         while let Some(base) = self.next_open(at) {
             at = Some(base);
@@ -82,15 +85,12 @@ impl Log {
             let wanted = demanded || (tail.full && tail.written.position == whole);
             let unflushed = tail.written.position > tail.flushed.position;
             // Without its name, what is flushed is not durable.
-            if !tail.is_open()
-                || !tail.is_named()
-                || !wanted
-                || !unflushed
-                || tail.flushing.is_some()
-            {
+            let is_ready = tail.is_open() && tail.is_named();
+            let has_room = tail.flushing.has_room(tail.written, beside_bytes);
+            if !is_ready || !wanted || !unflushed || !has_room {
                 continue;
             }
-            tail.flushing = Some(tail.written);
+            tail.flushing.ask(tail.written);
             let file = segment.file.expect("an open segment has its file");
             cx.out.push(Effect::Flush { file });
         }

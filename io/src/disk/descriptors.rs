@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use odradek_core::ids::FilePath;
 use odradek_core::input::DiskErrorKind;
 
 use super::error;
+use super::flush::Flushes;
 
 /// All log files of a disk.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(crate) struct LogFile {
     used: AtomicBool,
     /// Written since it was last flushed.
     pub(super) dirty: AtomicBool,
+    /// Flushes under way. Meanwhile the descriptor stays: what it is told of, another one is not.
+    flushing: AtomicUsize,
     all: Weak<Descriptors>,
 }
 
@@ -51,6 +54,31 @@ pub(crate) struct OpenFile {
     pub(crate) file: File,
     /// False where the filesystem or the rights allow only reading.
     pub(crate) writable: bool,
+    flushes: Flushes,
+}
+
+impl OpenFile {
+    fn new(file: File, writable: bool) -> Self {
+        Self {
+            file,
+            writable,
+            flushes: Flushes::default(),
+        }
+    }
+
+    /// Flushes it, perhaps beside another flush; see [`Flushes`].
+    pub(super) fn flush(&self, open_again: impl FnOnce() -> io::Result<File>) -> io::Result<()> {
+        self.flushes.flush(&self.file, open_again)
+    }
+}
+
+/// A flush of a log file that is under way.
+pub(super) struct FlushUnderWay<'a>(&'a LogFile);
+
+impl Drop for FlushUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.flushing.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Descriptors {
@@ -70,6 +98,7 @@ impl Descriptors {
             descriptor: Mutex::new(None),
             used: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
+            flushing: AtomicUsize::new(0),
             all: Arc::downgrade(this),
         });
         write(&this.bound).insert((path, file.key), Arc::downgrade(&file));
@@ -113,6 +142,7 @@ impl Descriptors {
             // One whose lock is taken is being opened or used.
             if let Ok(mut descriptor) = file.descriptor.try_lock()
                 && !file.dirty.load(Ordering::SeqCst)
+                && !file.is_flushing()
             {
                 closed += usize::from(descriptor.take().is_some());
                 continue;
@@ -159,24 +189,23 @@ impl Descriptors {
         Ok(())
     }
 
+    /// A further descriptor of the file.
+    pub(super) fn open_again(&self, file: &LogFile, root: &Path) -> io::Result<File> {
+        Ok(self.open_now(file, root)?.file)
+    }
+
     fn open_now(&self, file: &LogFile, root: &Path) -> io::Result<OpenFile> {
         let _no_renames = self.bound.read().unwrap_or_else(PoisonError::into_inner);
         let path = root.join(file.path().as_str());
         match OpenOptions::new().read(true).write(true).open(&path) {
-            Ok(file) => Ok(OpenFile {
-                file,
-                writable: true,
-            }),
+            Ok(file) => Ok(OpenFile::new(file, true)),
             Err(error)
                 if matches!(
                     error::kind(&error),
                     DiskErrorKind::ReadOnly | DiskErrorKind::PermissionDenied
                 ) =>
             {
-                Ok(OpenFile {
-                    file: File::open(&path)?,
-                    writable: false,
-                })
+                Ok(OpenFile::new(File::open(&path)?, false))
             }
             Err(error) => Err(error),
         }
@@ -202,8 +231,11 @@ impl Descriptors {
                 || (candidate.dirty.load(Ordering::SeqCst) && !last_resort);
             let closed = !spare
                 && candidate.descriptor.try_lock().is_ok_and(|mut descriptor| {
-                    *descriptor = None;
-                    true
+                    let may_go = !candidate.is_flushing();
+                    if may_go {
+                        *descriptor = None;
+                    }
+                    may_go
                 });
             if !closed {
                 open.push_back(weak);
@@ -234,6 +266,17 @@ impl LogFile {
     pub(super) fn path(&self) -> FilePath {
         lock(&self.path).clone()
     }
+
+    /// To be called before the descriptor is asked for.
+    pub(super) fn begin_flush(&self) -> FlushUnderWay<'_> {
+        self.flushing.fetch_add(1, Ordering::SeqCst);
+        FlushUnderWay(self)
+    }
+
+    /// To be asked under the lock of the descriptor.
+    fn is_flushing(&self) -> bool {
+        self.flushing.load(Ordering::SeqCst) > 0
+    }
 }
 
 impl Drop for LogFile {
@@ -256,11 +299,11 @@ fn below<'a>(path: &'a FilePath, directory: &FilePath) -> Option<&'a str> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+pub(super) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -338,5 +381,20 @@ mod tests {
         }
         assert!(lock(&files[0].descriptor).is_some());
         assert_eq!(descriptors.open_count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_is_being_flushed_is_not_closed() {
+        let root = tempfile::tempdir().unwrap();
+        let (descriptors, files) = files(root.path(), &["a", "b", "c", "d"]);
+        let flush = files[0].begin_flush();
+        for file in &files {
+            descriptors.open(file, root.path()).unwrap();
+        }
+        descriptors.close_idle();
+        assert!(lock(&files[0].descriptor).is_some());
+        drop(flush);
+        descriptors.close_idle();
+        assert!(lock(&files[0].descriptor).is_none());
     }
 }

@@ -10,8 +10,9 @@ use crate::sync::{Mutex, lock};
 
 /// How many writes of a file go out in one call: two slices each, and the system takes 1,024.
 const MAX_WRITES_PER_RUN: usize = 512;
-/// A write above this size is worth a call of its own, and worth doing beside a flush.
-const SMALL_WRITE_BYTES: usize = 16 << 10;
+/// A write above this size is worth a call of its own, and worth doing beside a flush: a batch of the
+/// 16 KiB that clients make by default.
+const SMALL_WRITE_BYTES: usize = 4 << 10;
 
 /// The queue of one log file, beside the host's handle `F` to it.
 ///
@@ -42,8 +43,8 @@ struct State {
     /// Writes under way, in the order of their positions; those at the front that have ended are
     /// removed.
     in_flight: VecDeque<InFlight>,
-    /// Whether a flush is under way.
-    flushing: bool,
+    /// How many flushes are under way: as many as the core asks for.
+    flushing: usize,
     /// Whether an operation is under way that allows nothing else beside it.
     alone: bool,
     /// End of what was handed in.
@@ -110,7 +111,7 @@ impl<F> FileQueue<F> {
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
                 in_flight: VecDeque::new(),
-                flushing: false,
+                flushing: 0,
                 alone: false,
                 issued: length,
                 written: length,
@@ -166,7 +167,7 @@ impl<F> FileQueue<F> {
         }
         match state.waiting.front()? {
             Waiting::Write(_, data)
-                if state.flushing
+                if state.flushing > 0
                     && state.waiting_bytes < self.gather_bytes
                     && data.len() <= SMALL_WRITE_BYTES =>
             {
@@ -194,13 +195,12 @@ impl<F> FileQueue<F> {
                 });
                 Some(Turn::Write(run))
             }
-            Waiting::Flush if state.flushing => None,
             Waiting::Flush => {
                 state.waiting.pop_front();
-                state.flushing = true;
+                state.flushing += 1;
                 Some(Turn::Flush)
             }
-            Waiting::Alone(..) if state.flushing || !state.in_flight.is_empty() => None,
+            Waiting::Alone(..) if state.flushing > 0 || !state.in_flight.is_empty() => None,
             Waiting::Alone(..) => {
                 let Some(Waiting::Alone(operation, op)) = state.waiting.pop_front() else {
                     return None;
@@ -277,8 +277,8 @@ impl<F> FileQueue<F> {
     /// A flush has ended that was called when [`Self::written`] said `up_to`.
     pub(crate) fn flushed(&self, up_to: Position, result: Result<(), DiskError>) {
         let mut state = lock(&self.state);
-        assert!(state.flushing, "a flush of {} ended unasked", self.id);
-        state.flushing = false;
+        assert!(state.flushing > 0, "a flush of {} ended unasked", self.id);
+        state.flushing -= 1;
         state.completions.push_back(match result {
             Ok(()) => Completion::Flushed {
                 file: self.id,
@@ -565,13 +565,20 @@ mod tests {
     }
 
     #[test]
-    fn one_flush_at_a_time() {
+    fn a_flush_runs_beside_another_and_a_truncation_waits_for_both() {
         let queue = queue();
         queue.push_flush();
         queue.push_flush();
+        let truncate = FileOp::Truncate {
+            file: FILE,
+            length: Position(0),
+        };
+        queue.push_alone(OperationId(9), truncate);
         assert!(matches!(queue.take_turn(), Some(Turn::Flush)));
+        assert!(matches!(queue.take_turn(), Some(Turn::Flush)));
+        queue.flushed(Position(0), Ok(()));
         assert!(queue.take_turn().is_none());
         queue.flushed(Position(0), Ok(()));
-        assert!(matches!(queue.take_turn(), Some(Turn::Flush)));
+        assert!(matches!(queue.take_turn(), Some(Turn::Alone(..))));
     }
 }

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use odradek_core::effect::FileOp;
+use odradek_core::effect::{FLUSHES_AT_ONCE, FileOp};
 use odradek_core::ids::{ConnectionId, FilePath, Position};
 use odradek_core::input::{DirEntry, DiskError, DiskErrorKind, Endpoint, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
@@ -39,7 +39,7 @@ struct MemoryDisk {
     content: Vec<Option<u8>>,
     /// The contiguous written prefix when the last flush was called: all that it may claim.
     flushed: u64,
-    flushing: bool,
+    flushing: usize,
     /// Writes that begin here fail once.
     fail_at: Option<u64>,
     writes_under_way: usize,
@@ -121,18 +121,18 @@ impl Host for World {
 
     fn flush(&self, (): &()) -> Result<(), DiskError> {
         let mut disk = self.disk.lock().unwrap();
-        assert!(!disk.flushing, "one flush at a time");
-        disk.flushing = true;
+        assert!(disk.flushing < FLUSHES_AT_ONCE, "no more than are allowed");
+        disk.flushing += 1;
         disk.flushed = disk.prefix();
         drop(disk);
         thread::yield_now();
-        self.disk.lock().unwrap().flushing = false;
+        self.disk.lock().unwrap().flushing -= 1;
         Ok(())
     }
 
     fn run_alone(&self, (): &(), op: &FileOp) -> Result<(), DiskError> {
         let mut disk = self.disk.lock().unwrap();
-        assert!(!disk.flushing, "nothing beside it");
+        assert_eq!(disk.flushing, 0, "nothing beside it");
         assert_eq!(disk.writes_under_way, 0, "nothing beside it");
         if let FileOp::Truncate { length, .. } = op {
             disk.content.truncate(usize::try_from(length.0).unwrap());

@@ -16,7 +16,8 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use odradek_core::effect::{
-    BATCH_HEADER_BYTES, Effect, Effects, FileOp, FileRange, Part, Response, WriteData,
+    BATCH_HEADER_BYTES, Effect, Effects, FLUSHES_AT_ONCE, FileOp, FileRange, Part, Response,
+    WriteData,
 };
 use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId, Position};
 use odradek_core::input::{Completion, Input};
@@ -35,7 +36,9 @@ pub(crate) struct Toy {
     issued: Position,
     pub(crate) written: Position,
     pub(crate) flushed: Position,
-    flushing: bool,
+    flushing: usize,
+    /// What was written when a flush was last asked for.
+    asked: Position,
     failed: bool,
     /// Appends that wait, by the end of theirs.
     for_write: VecDeque<Waiting>,
@@ -104,11 +107,9 @@ impl Guest for Toy {
             }
             ToyInput::Core(Input::Stop) => {
                 self.stopping = true;
-                if self.flushing {
-                    return;
+                if self.flushing == 0 {
+                    self.ask_for_flush(out);
                 }
-                self.flushing = true;
-                out.push(Effect::Flush { file: LOG });
             }
             ToyInput::Core(_) => {}
         }
@@ -229,20 +230,22 @@ impl Toy {
                 self.flush(out);
             }
             Completion::Flushed { up_to, .. } => {
-                assert!(self.flushing, "a flush was asked for");
+                assert!(self.flushing > 0, "a flush was asked for");
                 assert!(up_to <= self.written, "written is reported before flushed");
-                self.flushing = false;
-                self.flushed = up_to;
+                self.flushing -= 1;
+                // Two may end in either order.
+                self.flushed = self.flushed.max(up_to);
                 answer(&mut self.for_flush, up_to, out);
-                if self.stopping {
-                    out.push(Effect::Stopped);
-                } else {
+                if !self.stopping {
                     self.flush(out);
+                } else if self.flushing == 0 {
+                    out.push(Effect::Stopped);
                 }
             }
             Completion::WriteFailed { written, .. } => {
                 self.issued = written;
                 self.written = written;
+                self.asked = self.asked.min(written);
                 for lost in self.for_write.drain(..).chain(self.for_flush.drain(..)) {
                     // Position 2^64-1 says that it failed.
                     let failed = Part::Bytes(Bytes::from_static(&[0xff; 8]));
@@ -276,17 +279,19 @@ impl Toy {
         out.push(Effect::Started);
     }
 
-    /// Group commit: one flush at a time, for whatever is written by then.
+    /// Group commit: as many flushes at a time as there may be, each for whatever is written by then.
     fn flush(&mut self, out: &mut Effects) {
-        if !self.flushing
-            && self
-                .for_flush
-                .front()
-                .is_some_and(|w| w.end <= self.written)
-        {
-            self.flushing = true;
-            out.push(Effect::Flush { file: LOG });
+        let new = self.asked..self.written;
+        let waits = |w: &Waiting| w.end > new.start && w.end <= new.end;
+        if self.flushing < FLUSHES_AT_ONCE && self.for_flush.iter().any(waits) {
+            self.ask_for_flush(out);
         }
+    }
+
+    fn ask_for_flush(&mut self, out: &mut Effects) {
+        self.flushing += 1;
+        self.asked = self.written;
+        out.push(Effect::Flush { file: LOG });
     }
 }
 

@@ -98,6 +98,76 @@ fn a_roll_closes_the_old_segment_before_the_new_one_takes_writes() {
     assert!(last_flush_before.is_some());
 }
 
+#[test]
+fn what_is_worth_it_is_flushed_beside_a_flush_that_is_under_way() {
+    let config = LogConfig {
+        segment_bytes: 1 << 20,
+        flush_beside_bytes: 2_000,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    h.complete_disk();
+    let mut write = |flushes_waiting: usize| {
+        h.append(&batch(&[1], 900)).unwrap();
+        h.complete_first("open");
+        assert!(h.complete_first("write f"));
+        let waiting = h.waiting().filter(|effect| effect.starts_with("flush"));
+        assert_eq!(waiting.count(), flushes_waiting);
+    };
+    write(1);
+    // 1 KB is not worth a second flush, 3 KB are, and there is never a third.
+    write(1);
+    write(1);
+    write(2);
+    for _ in 0..5 {
+        write(2);
+    }
+    // What a flush covers is what is written when it is done, here all.
+    h.complete_disk();
+    assert_eq!(h.log.high_watermark_limit(), Offset(9));
+    let flushes = h.trace.iter().filter(|line| line.starts_with("flush"));
+    assert_eq!(flushes.count(), 2, "{:#?}", h.trace);
+}
+
+#[test]
+fn of_two_flushes_the_later_one_may_end_first_and_covers_both() {
+    let config = LogConfig {
+        flush_beside_bytes: 1,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    h.complete_disk();
+    h.append(&batch(&[1], 10)).unwrap();
+    while h.complete_first("open") || h.complete_first("write f") {}
+    let (file, first_end) = h.written();
+    h.append(&batch(&[1], 10)).unwrap();
+    assert!(h.complete_first("write f"));
+    let (_, second_end) = h.written();
+    h.with(|log, cx| log.on_flushed(cx, file, second_end));
+    assert_eq!(h.log.high_watermark_limit(), Offset(2));
+    h.with(|log, cx| log.on_flushed(cx, file, first_end));
+    assert_eq!(h.log.high_watermark_limit(), Offset(2));
+}
+
+#[test]
+fn a_flush_that_fails_beside_another_is_final_whatever_the_other_says() {
+    let config = LogConfig {
+        flush_beside_bytes: 1,
+        ..tiny()
+    };
+    let mut h = Harness::new(config, Durability::Fsync);
+    h.complete_disk();
+    for _ in 0..2 {
+        h.append(&batch(&[1], 10)).unwrap();
+        while h.complete_first("open") || h.complete_first("write f") {}
+    }
+    h.faults.flushes = 1;
+    assert!(h.complete_first("flush"));
+    assert_eq!(h.log.take_lost().map(|lost| lost.from), Some(Offset(0)));
+    assert!(h.complete_first("flush"));
+    assert_eq!(h.log.high_watermark_limit(), Offset(0));
+}
+
 /// Four batches fill a segment; the fifth is appended, and the disk does all but flush the directory.
 fn roll_without_flushing_the_directory(flush_messages: Option<u64>) -> Harness {
     let config = LogConfig {
