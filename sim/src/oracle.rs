@@ -266,6 +266,8 @@ pub enum Mark {
     FlushedSurvived,
     /// Under `os` everything was flushed because of `flush.ms`.
     FlushedInTime,
+    /// A file was flushed while a flush of it was under way.
+    FlushedBeside,
     /// A topic was deleted.
     TopicDeleted,
     /// A connection went away while the broker had it.
@@ -451,6 +453,7 @@ impl Mark {
         Self::FlushedBeforeAnswer,
         Self::FlushedSurvived,
         Self::FlushedInTime,
+        Self::FlushedBeside,
         Self::TopicDeleted,
         Self::ConnectionGone,
         Self::StoppedGracefully,

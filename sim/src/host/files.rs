@@ -201,6 +201,21 @@ impl Files {
         self.pump(file)
     }
 
+    /// Whether a flush of a log file was asked for and has not ended.
+    #[must_use]
+    pub fn is_flushing(&self, file: FileId) -> bool {
+        self.running.values().any(|running| match running {
+            Running::Log { file: of, what } => {
+                *of == file
+                    && matches!(
+                        what,
+                        LogWork::Queued(Queued::Flush) | LogWork::Flushing { .. }
+                    )
+            }
+            _ => false,
+        })
+    }
+
     /// Takes a file-management operation: into its file's queue, or at once if it names a path.
     pub fn manage(&mut self, operation: OperationId, op: FileOp) -> Vec<Started> {
         let (file, queued) = match op {

@@ -77,7 +77,12 @@ impl World {
                 self.trace.bytes(&data.records);
                 node.files.write(file, position, data)
             }
-            Effect::Flush { file } => node.files.flush(file),
+            Effect::Flush { file } => {
+                if node.files.is_flushing(file) {
+                    self.oracle.mark(Mark::FlushedBeside);
+                }
+                node.files.flush(file)
+            }
             Effect::Manage { operation, op } => node.files.manage(operation, op),
             Effect::Read { operation, job } => node.files.read(operation, job),
             Effect::Respond {
