@@ -8,9 +8,10 @@
 //! halves, quarters, ... single events (delta debugging). Taking a request away moves what comes after
 //! it by some microseconds, and a crash that has to fall between two effects then misses: so once
 //! little is left, an attempt that does not fail is made again with ends and dice that differ a
-//! little, and with the crash wherever the same is being done as where it struck. And where nothing can be taken away any more and much is left, as of a race that needs
-//! its luck, runs without a part of the events are tried with ever other dice until one of them has
-//! that luck.
+//! little, and with the crash wherever the same is being done as where it struck. Where nothing can be
+//! taken away any more and much is left, the same is done with more dice; and then, as of a race that
+//! needs its luck, runs without a part of the events are tried with ever other dice until one of them
+//! has that luck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,9 +61,10 @@ const SOME: usize = 120;
 const OTHER_WAYS: u64 = 10;
 
 /// At how many of the moments at which the same is being done a crash is tried, and with how many dice of
-/// what it leaves.
+/// what it leaves; and with how many once nothing else can be taken away.
 const SAME_MOMENTS: u64 = 5;
 const DICE: u64 = 4;
+const MORE_DICE: u64 = 20;
 
 /// A run smaller than this is small enough to stop looking for other ways.
 const GOAL: u64 = 20;
@@ -92,6 +94,7 @@ pub fn shrink(
         may_go_on,
         runs: 0,
         is_over: false,
+        dice: DICE,
     };
     shrinker.steady();
     loop {
@@ -105,7 +108,8 @@ pub fn shrink(
             shrinker.other_dice();
         }
         shrinker.knobs();
-        if shrinker.is_over || (shrinker.standing() == before && !shrinker.luck()) {
+        let is_stuck = shrinker.standing() == before;
+        if shrinker.is_over || is_stuck && !shrinker.more_dice() && !shrinker.luck() {
             return shrinker.best;
         }
     }
@@ -144,6 +148,8 @@ struct Shrinker<F, G> {
     may_go_on: G,
     runs: u64,
     is_over: bool,
+    /// With how many dice a crash is tried where the same is being done.
+    dice: u64,
 }
 
 impl<F, G> Shrinker<F, G>
@@ -210,7 +216,7 @@ where
             crash_amid_the_same(decisions, |nth| nth.saturating_sub(before), dice)
         };
         let others = (0..OTHER_WAYS).filter(|_| events <= FEW).filter_map(other);
-        let moved = (0..SAME_MOMENTS * DICE)
+        let moved = (0..SAME_MOMENTS * self.dice)
             .filter(|_| events <= SOME)
             .filter_map(moved);
         let mut ways = others.chain(moved);
@@ -273,7 +279,7 @@ where
             }
             let mut without = self.without(|event| acting(event) == Some(client));
             without.absent.insert(client);
-            self.attempt(&without);
+            self.attempt_in_other_ways(&without);
         }
     }
 
@@ -352,8 +358,17 @@ where
         }
     }
 
-    /// A half to an eighth less of what clients do, with other dice, until a run fails by luck; whether one did. Only
-    /// where much is left.
+    /// From here on more dice, where much is left; whether they were fewer before.
+    const fn more_dice(&mut self) -> bool {
+        let are_more = self.best.size() > GOAL && self.dice < MORE_DICE;
+        if are_more {
+            self.dice = MORE_DICE;
+        }
+        are_more
+    }
+
+    /// A half to an eighth less of what clients do, with other dice, until a run fails by luck; whether
+    /// one did. Only where much is left.
     fn luck(&mut self) -> bool {
         if self.best.size() <= GOAL {
             return false;

@@ -206,8 +206,8 @@ fn shrink_all(
     done
 }
 
-/// Shrinks the run that showed the bug, then, if what is left is too large and there is time, the next
-/// run that shows it. The smallest counts.
+/// Shrinks the run that showed the bug, or a lighter one; then, if what is left is too large and there is
+/// time, the one that was passed over for it, and the next that show the bug. The smallest counts.
 fn shrink_one(
     bug: &Caught,
     seeds: &Range<u64>,
@@ -243,7 +243,16 @@ fn shrink_one(
         }
     }
     let mut smallest = shrink(&lighter.as_ref().unwrap_or(bug).subject)?;
-    while smallest.failed.size() > LARGEST && stopwatch.seconds() < LIMIT_SECONDS {
+    let has_time =
+        |smallest: &Shrunk| smallest.failed.size() > LARGEST && stopwatch.seconds() < LIMIT_SECONDS;
+    // What is light need not become small.
+    if lighter.is_some() && has_time(&smallest) {
+        let first = shrink(&bug.subject)?;
+        if first.failed.size() < smallest.failed.size() {
+            smallest = first;
+        }
+    }
+    while has_time(&smallest) {
         let Some(next) = catch(bug.name, &(seed + 1..seeds.end))? else {
             break;
         };
