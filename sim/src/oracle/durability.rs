@@ -58,8 +58,7 @@ impl Oracle {
             );
             return self.violate(Check::AckedDurable, detail);
         };
-        let written = batch::kept_of(&batch.bytes);
-        if written.is_none() || written != batch::kept_of(sent) {
+        if !batch::is_kept(&batch.bytes, sent) {
             let detail = format!(
                 "{directory}: acknowledged at offset {base_offset}, where other records were \
                  written than were sent"
