@@ -19,6 +19,7 @@ use odradek_core::ids::{ConnectionId, Position};
 use odradek_core::input::{Completion, Input};
 use odradek_core::log::Durability;
 use odradek_core::metadata::config::BrokerConfig;
+use odradek_core::record::compression::Tables;
 use odradek_core::record::{BatchBuilder, BatchFields, Compression, Limits, check_records};
 use odradek_core::request::{Codecs, prepare};
 use odradek_core::wire::frame::encode_request;
@@ -45,7 +46,8 @@ const BATCHES: [(usize, usize); 4] = [(1, 100), (10, 100), (1000, 100), (1000, 1
 fn decode_produce(bencher: Bencher<'_, '_>, (records, bytes): (usize, usize)) {
     let frame = produce_frame(records, bytes);
     let codecs = Codecs::default();
-    bencher.bench(|| prepare(black_box(frame.clone()), &codecs));
+    let mut tables = Tables::default();
+    bencher.bench_local(|| prepare(black_box(frame.clone()), &codecs, &mut tables));
 }
 
 /// Header, CRC, every record.
@@ -320,7 +322,7 @@ impl Host {
 }
 
 fn request(connection: ConnectionId, frame: Bytes) -> Input {
-    let request = Box::new(prepare(frame, &Codecs::default()));
+    let request = Box::new(prepare(frame, &Codecs::default(), &mut Tables::default()));
     Input::Request {
         connection,
         request,

@@ -8,6 +8,7 @@
 //! threads of their own, which report in the same way: the thread that ends a flush sends the
 //! answers that waited for it.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
@@ -19,8 +20,9 @@ use odradek_core::effect::{Effect, Effects, FileOp, Part, Response};
 use odradek_core::ids::{ConnectionId, FileId, FilePath, OperationId};
 use odradek_core::input::{Completion, DiskError, Endpoint, Input};
 use odradek_core::read_job::{ReadJob, ReadOutput};
+use odradek_core::record::compression::Tables;
 use odradek_core::report::Report;
-use odradek_core::request::Codecs;
+use odradek_core::request::{Codecs, prepare};
 use odradek_core::time::{Mono, Now};
 
 use crate::hand_over::budget::Budget;
@@ -47,13 +49,18 @@ pub trait Guest: Send + 'static {
     fn next_deadline(&self) -> Option<Mono>;
 }
 
+std::thread_local! {
+    /// What batches are unpacked and packed with, for whatever connection this thread is at.
+    static TABLES: RefCell<Tables> = RefCell::default();
+}
+
 impl Guest for Broker {
     type Input = Input;
 
     fn prepare(codecs: &Codecs, connection: ConnectionId, frame: Bytes) -> Input {
         Input::Request {
             connection,
-            request: Box::new(odradek_core::request::prepare(frame, codecs)),
+            request: Box::new(TABLES.with_borrow_mut(|tables| prepare(frame, codecs, tables))),
         }
     }
 

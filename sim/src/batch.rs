@@ -1,9 +1,11 @@
 //! Record batches v2, made and read without the core's code: a second opinion on every byte, but for
 //! what is compressed.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use odradek_core::record::Compression;
-use odradek_core::record::compression::decompress;
+use odradek_core::record::compression::{Tables, decompress_with};
 
 /// Length of a batch header, up to and including the record count.
 pub const HEADER_BYTES: usize = 61;
@@ -47,6 +49,16 @@ pub enum NotABatch {
     Header,
     /// The CRC does not hold.
     Crc,
+}
+
+thread_local! {
+    static TABLES: RefCell<Tables> = RefCell::default();
+}
+
+/// Does something with the tables of this thread, which all runs on it share: what comes out does not depend
+/// on what they were used for before.
+pub fn with_tables<T>(what: impl FnOnce(&mut Tables) -> T) -> T {
+    TABLES.with_borrow_mut(what)
 }
 
 /// Makes an uncompressed batch as a producer without idempotence sends it.
@@ -138,30 +150,39 @@ pub fn all(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
     })
 }
 
-/// What a batch keeps from the producer to the consumer.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// The offset of the last record from the first, and the first one's timestamp; and the numbers of
-    /// an idempotent producer and that of the records. All but base offset, leader epoch, and, where
-    /// the broker stamps its own time or packs anew, attributes, CRC and largest timestamp.
-    header: Vec<u8>,
-    /// The records, unpacked.
-    records: Bytes,
+/// Whether a batch as it was written holds what was sent: all but base offset, leader epoch, and, where the
+/// broker stamps its own time or packs anew, attributes, CRC and largest timestamp. Not if its records do not
+/// unpack.
+#[must_use]
+pub fn is_kept(written: &[u8], sent: &[u8]) -> bool {
+    let packing = compression_of(written);
+    if kept_header(written) != kept_header(sent) || packing.is_none() {
+        return false;
+    }
+    // The same bytes need not be unpacked twice.
+    if packing == compression_of(sent) && written.get(HEADER_BYTES..) == sent.get(HEADER_BYTES..) {
+        return packing == Some(Compression::None) || records_of(written).is_some();
+    }
+    let records = records_of(written);
+    records.is_some() && records == records_of(sent)
 }
 
-/// What a batch keeps; `None` if its records do not unpack.
-#[must_use]
-pub fn kept_of(batch: &[u8]) -> Option<Kept> {
+/// The offset of the last record from the first, and the first one's timestamp; and the numbers of an
+/// idempotent producer and that of the records.
+fn kept_header(batch: &[u8]) -> Option<(&[u8], &[u8])> {
     let header = batch.first_chunk::<HEADER_BYTES>()?;
+    Some((&header[23..35], &header[43..]))
+}
+
+/// The records of a batch, unpacked; `None` if they do not unpack.
+fn records_of(batch: &[u8]) -> Option<Bytes> {
     let packed = Bytes::copy_from_slice(batch.get(HEADER_BYTES..)?);
-    let records = match compression_of(batch)? {
-        Compression::None => packed,
-        compression => decompress(compression, &packed, MOST_RECORD_BYTES).ok()?,
-    };
-    Some(Kept {
-        header: [&header[23..35], &header[43..]].concat(),
-        records,
-    })
+    match compression_of(batch)? {
+        Compression::None => Some(packed),
+        compression => with_tables(|tables| {
+            decompress_with(compression, &packed, MOST_RECORD_BYTES, tables).ok()
+        }),
+    }
 }
 
 /// How the records of a batch are packed.
@@ -194,6 +215,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use odradek_core::record::compression::compress;
+
     use super::*;
 
     fn record(value: &[u8]) -> Record {
@@ -222,6 +245,37 @@ mod tests {
         assert_eq!(first(&batch[..batch.len() - 1]), Err(NotABatch::Short));
         assert_eq!(first(&[0; 100]), Err(NotABatch::Header));
         assert_eq!(all(&[batch.clone(), batch, vec![0; 5]].concat()).count(), 2);
+    }
+
+    #[test]
+    fn what_is_written_holds_what_was_sent_however_it_is_packed() {
+        let records: Vec<Record> = (0..20).map(|n| record(&[n; 40])).collect();
+        let sent = build(&records);
+        let packed = |compression: Compression, records: &[u8]| {
+            let mut batch = sent[..HEADER_BYTES].to_vec();
+            batch[22] = Compression::ALL
+                .iter()
+                .position(|one| *one == compression)
+                .unwrap() as u8;
+            batch.extend(compress(compression, records));
+            batch
+        };
+        let mut others = sent.clone();
+        *others.last_mut().unwrap() ^= 1;
+        for from in Compression::ALL {
+            let was_sent = packed(from, &sent[HEADER_BYTES..]);
+            for to in Compression::ALL {
+                assert!(is_kept(&packed(to, &sent[HEADER_BYTES..]), &was_sent));
+                assert!(!is_kept(&packed(to, &others[HEADER_BYTES..]), &was_sent));
+            }
+            let mut numbered = was_sent.clone();
+            numbered[44] ^= 1;
+            assert!(!is_kept(&numbered, &was_sent));
+            if from != Compression::None {
+                let cut = &was_sent[..was_sent.len() - 1];
+                assert!(!is_kept(cut, cut), "{from:?} cut short");
+            }
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::metadata::config::BrokerConfig;
 use crate::read_job::ReadJob;
 use crate::record::batch::Compression;
 use crate::record::builder::{BatchBuilder, BatchFields};
+use crate::record::compression::Tables;
 use crate::request::{Codecs, prepare};
 use crate::time::{Mono, Now, Wall};
 use crate::wire::frame::{decode_response, encode_request};
@@ -143,7 +144,7 @@ impl Harness {
     pub(crate) fn send_raw(&mut self, connection: ConnectionId, frame: Bytes) {
         self.input(Input::Request {
             connection,
-            request: Box::new(prepare(frame, &self.codecs)),
+            request: Box::new(prepare(frame, &self.codecs, &mut Tables::default())),
         });
     }
 

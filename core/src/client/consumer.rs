@@ -33,6 +33,7 @@ use super::network::Network;
 use super::step::{Backoff, Step, earlier};
 use crate::bugs::Bugs;
 use crate::ids::Offset;
+use crate::record::compression::Tables;
 use crate::time::Mono;
 use crate::wire::ResponseBody;
 
@@ -61,6 +62,7 @@ pub(crate) struct Consumer {
     polled_at: Mono,
     /// When the partitions were last looked at.
     looked_at: Mono,
+    tables: Tables,
 }
 
 #[derive(Debug)]
@@ -102,6 +104,7 @@ impl Consumer {
             revocation: Revocation::None,
             polled_at: Mono(0),
             looked_at: Mono(0),
+            tables: Tables::default(),
         }
     }
 
@@ -374,15 +377,17 @@ impl Consumer {
                 break;
             }
             let generation = self.new_generation();
-            let reading = Reading {
+            let mut reading = Reading {
                 check_crcs: self.config.check_crcs,
                 max_decompressed_bytes: self.config.max_decompressed_bytes,
                 bugs: self.bugs,
+                tables: &mut self.tables,
             };
             let Some(assigned) = self.assigned.get_mut(&partition) else {
                 continue;
             };
-            let done = assigned.hand_out(&partition, &reading, &mut room, generation, &mut items);
+            let done =
+                assigned.hand_out(&partition, &mut reading, &mut room, generation, &mut items);
             if done.is_err() {
                 assigned.failures = assigned.failures.saturating_add(1);
                 assigned.retry_at = self.backoff.after(assigned.failures, step);

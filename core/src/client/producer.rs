@@ -50,6 +50,7 @@ use crate::bugs::{Bug, Bugs};
 use crate::ids::{NodeId, Offset};
 use crate::log::producer_state::BATCHES_REMEMBERED;
 use crate::record::Compression;
+use crate::record::compression::Tables;
 use crate::time::Mono;
 use crate::wire::ErrorCode;
 
@@ -79,6 +80,7 @@ pub(crate) struct Producer {
     /// Whether memory was short at the last look.
     was_pressed: bool,
     metadata_generation: u64,
+    tables: Tables,
 }
 
 impl Producer {
@@ -107,6 +109,7 @@ impl Producer {
             waiting: 0,
             was_pressed: false,
             metadata_generation: 0,
+            tables: Tables::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::batch::{BatchHeader, Compression, computed_crc};
-use super::compression::compress;
+use super::compression::{Tables, compress_with};
 use super::varint::{len_i32, len_i64, put_i32, put_i64};
 use crate::effect::BATCH_HEADER_BYTES;
 use crate::ids::{LeaderEpoch, Offset};
@@ -162,13 +162,20 @@ impl BatchBuilder {
     /// If it has no records: there is no such batch.
     #[must_use]
     pub fn build(self, fields: BatchFields) -> Bytes {
+        self.build_with(fields, &mut Tables::default())
+    }
+
+    /// The same with tables that are there.
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    #[must_use]
+    pub fn build_with(self, fields: BatchFields, tables: &mut Tables) -> Bytes {
         assert!(!self.is_empty(), "a batch has a record");
         let mut bytes = self.bytes;
         if fields.compression != Compression::None {
-            let packed = compress(
-                fields.compression,
-                bytes.get(BATCH_HEADER_BYTES..).unwrap_or_default(),
-            );
+            let records = bytes.get(BATCH_HEADER_BYTES..).unwrap_or_default();
+            let packed = compress_with(fields.compression, records, tables);
             bytes.truncate(BATCH_HEADER_BYTES);
             bytes.extend_from_slice(&packed);
         }

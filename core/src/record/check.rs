@@ -13,7 +13,7 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::batch::{BatchError, BatchHeader, CheckedBatch, Compression, RecordFacts, computed_crc};
-use super::compression::{CompressionError, Stop, decompress_pieces, has_linked_blocks};
+use super::compression::{CompressionError, Stop, Tables, decompress_pieces, has_linked_blocks};
 use super::walk::{OffsetDeltas, RecordError, RecordWalker, walk_records};
 use crate::effect::BATCH_HEADER_BYTES;
 
@@ -45,6 +45,18 @@ impl Default for Limits {
 /// # Errors
 /// Why it is refused; [`RecordsError::kind`] is the error code to answer.
 pub fn check_records(records: Bytes, limits: &Limits) -> Result<Vec<CheckedBatch>, RecordsError> {
+    check_records_with(records, limits, &mut Tables::default())
+}
+
+/// The same with tables that are there.
+///
+/// # Errors
+/// As of [`check_records`].
+pub fn check_records_with(
+    records: Bytes,
+    limits: &Limits,
+    tables: &mut Tables,
+) -> Result<Vec<CheckedBatch>, RecordsError> {
     if records.is_empty() {
         return Err(RecordsError::Empty);
     }
@@ -62,7 +74,7 @@ pub fn check_records(records: Bytes, limits: &Limits) -> Result<Vec<CheckedBatch
         });
     }
     refuse_what_clients_may_not(&header, limits)?;
-    let facts = check_whole(&header, &records, OffsetDeltas::Dense, limits)?;
+    let facts = check_whole(&header, &records, OffsetDeltas::Dense, limits, tables)?;
     Ok(vec![CheckedBatch {
         header,
         arrived_bytes: records.len() as u64,
@@ -84,7 +96,8 @@ pub fn check_own_batch(batch: Bytes, limits: &Limits) -> Result<CheckedBatch, Re
             found: batch.len() as u64,
         }));
     }
-    let facts = check_whole(&header, &batch, OffsetDeltas::Rising, limits)?;
+    let tables = &mut Tables::default();
+    let facts = check_whole(&header, &batch, OffsetDeltas::Rising, limits, tables)?;
     Ok(CheckedBatch {
         header,
         arrived_bytes: batch.len() as u64,
@@ -154,6 +167,7 @@ fn check_whole(
     batch: &[u8],
     deltas: OffsetDeltas,
     limits: &Limits,
+    tables: &mut Tables,
 ) -> Result<RecordFacts, RecordsError> {
     if header.record_count as u32 > limits.max_records {
         return Err(RecordsError::TooManyRecords {
@@ -167,7 +181,7 @@ fn check_whole(
         .expect("a batch whose header was parsed has 61 bytes");
     match header.compression() {
         Some(Compression::None) => Ok(walk_records(header, deltas, payload)?),
-        Some(compression) => check_compressed(header, compression, payload, deltas, limits),
+        Some(compression) => check_compressed(header, compression, payload, deltas, limits, tables),
         None => Err(RecordsError::UnknownCompression(header.attributes & 7)),
     }
 }
@@ -180,6 +194,7 @@ fn check_compressed(
     payload: &[u8],
     deltas: OffsetDeltas,
     limits: &Limits,
+    tables: &mut Tables,
 ) -> Result<RecordFacts, RecordsError> {
     let mut walker = RecordWalker::new(header, deltas);
     // A batch that the cleaner emptied need not hold even the frame of its compression.
@@ -190,11 +205,11 @@ fn check_compressed(
         return Err(RecordsError::LinkedLz4Blocks);
     }
     let limit = limits.max_decompressed_bytes;
-    decompress_pieces(compression, payload, limit, |piece| walker.feed(piece)).map_err(|stop| {
-        match stop {
-            Stop::Compression(error) => RecordsError::Compression(error),
-            Stop::Sink(error) => RecordsError::Record(error),
-        }
+    let sink = |piece: &[u8]| walker.feed(piece);
+    let done = decompress_pieces(compression, payload, limit, sink, tables.split().0);
+    done.map_err(|stop| match stop {
+        Stop::Compression(error) => RecordsError::Compression(error),
+        Stop::Sink(error) => RecordsError::Record(error),
     })?;
     Ok(walker.finish()?)
 }

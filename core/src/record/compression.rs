@@ -13,6 +13,7 @@
 mod gzip;
 mod lz4;
 mod snappy;
+mod tables;
 mod xxh32;
 mod zstandard;
 
@@ -24,6 +25,8 @@ use bytes::Bytes;
 
 use super::batch::Compression;
 pub(crate) use lz4::has_linked_blocks;
+pub use tables::Tables;
+use tables::{Packing, Unpacking};
 
 /// A compression, and how hard it tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,32 +61,39 @@ impl From<Compression> for Codec {
 /// Packs the records of a batch, at Kafka's default level.
 #[must_use]
 pub fn compress(compression: Compression, records: &[u8]) -> Vec<u8> {
-    let mut packer = Packer::new(compression.into(), records.len() as u64, Vec::new());
+    compress_with(compression, records, &mut Tables::default())
+}
+
+/// The same with tables that are there.
+#[must_use]
+pub fn compress_with(compression: Compression, records: &[u8], tables: &mut Tables) -> Vec<u8> {
+    let size = records.len() as u64;
+    let mut packer = Packer::new(compression.into(), size, Vec::new(), tables.split().1);
     packer.push(records);
     packer.finish()
 }
 
 /// Packs records that come in pieces, cut anywhere. What is not packed yet is never more than a block
 /// of the format.
-pub(crate) struct Packer(Kind);
+pub(crate) struct Packer<'a>(Kind<'a>);
 
-enum Kind {
+enum Kind<'a> {
     None(Vec<u8>),
     Gzip(gzip::Packer),
     Snappy(snappy::Packer),
     Lz4(lz4::Packer),
-    Zstd(zstandard::Packer),
+    Zstd(zstandard::Packer<'a>),
 }
 
-impl Packer {
+impl<'a> Packer<'a> {
     /// Packs `size` bytes, behind what is in `out` already.
-    pub(crate) fn new(codec: Codec, size: u64, out: Vec<u8>) -> Self {
+    pub(crate) fn new(codec: Codec, size: u64, out: Vec<u8>, tables: &'a mut Packing) -> Self {
         Self(match codec.compression {
             Compression::None => Kind::None(out),
             Compression::Gzip => Kind::Gzip(gzip::Packer::new(codec.level, out)),
             Compression::Snappy => Kind::Snappy(snappy::Packer::new(out)),
             Compression::Lz4 => Kind::Lz4(lz4::Packer::new(out)),
-            Compression::Zstd => Kind::Zstd(zstandard::Packer::new(codec.level, size, out)),
+            Compression::Zstd => Kind::Zstd(zstandard::Packer::new(codec.level, size, out, tables)),
         })
     }
 
@@ -171,6 +181,19 @@ pub fn decompress(
     payload: &Bytes,
     limit: usize,
 ) -> Result<Bytes, CompressionError> {
+    decompress_with(compression, payload, limit, &mut Tables::default())
+}
+
+/// The same with tables that are there.
+///
+/// # Errors
+/// As of [`decompress`].
+pub fn decompress_with(
+    compression: Compression,
+    payload: &Bytes,
+    limit: usize,
+    tables: &mut Tables,
+) -> Result<Bytes, CompressionError> {
     if compression == Compression::None {
         return if payload.len() > limit {
             Err(CompressionError::TooLarge { limit })
@@ -179,10 +202,11 @@ pub fn decompress(
         };
     }
     let mut records = Vec::new();
-    let done = decompress_pieces(compression, payload, limit, |piece| {
+    let sink = |piece: &[u8]| {
         records.extend_from_slice(piece);
         Ok::<(), Infallible>(())
-    });
+    };
+    let done = decompress_pieces(compression, payload, limit, sink, tables.split().0);
     match done {
         Ok(()) => Ok(Bytes::from(records)),
         Err(Stop::Compression(error)) => Err(error),
@@ -195,11 +219,12 @@ pub fn decompress(
 /// # Errors
 /// What `sink` returned; or the payload is not what it should be, or holds more than `limit` bytes.
 /// Pieces that came before are then of no use: only the end shows that all was well.
-pub fn decompress_pieces<E>(
+pub(crate) fn decompress_pieces<E>(
     compression: Compression,
     payload: &[u8],
     limit: usize,
     mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+    tables: &mut Unpacking,
 ) -> Result<(), Stop<E>> {
     let mut output = Output {
         limit,
@@ -208,10 +233,10 @@ pub fn decompress_pieces<E>(
     };
     match compression {
         Compression::None => output.push(payload),
-        Compression::Gzip => gzip::decompress(payload, &mut output),
+        Compression::Gzip => gzip::decompress(payload, &mut output, tables),
         Compression::Snappy => snappy::decompress(payload, &mut output),
         Compression::Lz4 => lz4::decompress(payload, &mut output),
-        Compression::Zstd => zstandard::decompress(payload, &mut output),
+        Compression::Zstd => zstandard::decompress(payload, &mut output, tables),
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::batch::{CheckedBatch, Compression};
 use super::builder::seal;
 use super::check::RecordsError;
-use super::compression::{Codec, Packer, Stop, decompress_pieces};
+use super::compression::{Codec, Packer, Stop, Tables, decompress_pieces};
 use crate::effect::BATCH_HEADER_BYTES;
 
 /// How a topic keeps its batches.
@@ -29,7 +29,11 @@ pub struct Kept {
 ///
 /// # Errors
 /// `TooLargeRecompressed`.
-pub fn recompress(batch: CheckedBatch, kept: &Kept) -> Result<CheckedBatch, RecordsError> {
+pub fn recompress(
+    batch: CheckedBatch,
+    kept: &Kept,
+    tables: &mut Tables,
+) -> Result<CheckedBatch, RecordsError> {
     let wanted = kept.codec.compression;
     let came = batch
         .header
@@ -50,17 +54,19 @@ pub fn recompress(batch: CheckedBatch, kept: &Kept) -> Result<CheckedBatch, Reco
         return Err(too_large());
     }
     let payload = batch.bytes.get(BATCH_HEADER_BYTES..).unwrap_or_default();
-    let mut packer = Packer::new(kept.codec, records_bytes, vec![0; BATCH_HEADER_BYTES]);
+    let (unpacking, packing) = tables.split();
+    let header = vec![0; BATCH_HEADER_BYTES];
+    let mut packer = Packer::new(kept.codec, records_bytes, header, packing);
     let limit = usize::try_from(records_bytes).unwrap_or(usize::MAX);
-    decompress_pieces(came, payload, limit, |piece| {
+    let sink = |piece: &[u8]| {
         packer.push(piece);
         if packer.len() > max_bytes {
             Err(too_large())
         } else {
             Ok(())
         }
-    })
-    .map_err(|stop| match stop {
+    };
+    decompress_pieces(came, payload, limit, sink, unpacking).map_err(|stop| match stop {
         Stop::Sink(error) => error,
         Stop::Compression(error) => RecordsError::Compression(error),
     })?;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::batch::{BatchError, BatchHeader};
 use super::check::RecordsError;
-use super::compression::decompress;
+use super::compression::{Tables, decompress_with};
 use super::varint::{take_i32, take_i64};
 use super::walk::{RecordError, RecordFault};
 use crate::effect::BATCH_HEADER_BYTES;
@@ -73,6 +73,18 @@ impl BatchRecords {
     /// If the header makes no sense, the batch is cut short, or its records cannot be unpacked or
     /// hold more than `max_decompressed_bytes`.
     pub fn open(batch: &Bytes, max_decompressed_bytes: usize) -> Result<Self, RecordsError> {
+        Self::open_with(batch, max_decompressed_bytes, &mut Tables::default())
+    }
+
+    /// The same with tables that are there.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn open_with(
+        batch: &Bytes,
+        max_decompressed_bytes: usize,
+        tables: &mut Tables,
+    ) -> Result<Self, RecordsError> {
         let header = BatchHeader::parse(batch)?;
         let end = usize::try_from(header.size_bytes())
             .ok()
@@ -89,7 +101,7 @@ impl BatchRecords {
         let payload = if header.record_count == 0 {
             Bytes::new()
         } else {
-            decompress(compression, &packed, max_decompressed_bytes)
+            decompress_with(compression, &packed, max_decompressed_bytes, tables)
                 .map_err(RecordsError::Compression)?
         };
         Ok(Self { header, payload })

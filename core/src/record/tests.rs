@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::check::{check_batch_at, check_own_batch};
-use super::compression::{CompressionError, compress, decompress_pieces};
+use super::compression::{CompressionError, Tables, compress, decompress_pieces};
 use super::walk::{OffsetDeltas, RecordError, RecordFault, RecordWalker, walk_records};
 use super::*;
 use crate::effect::{BATCH_HEADER_BYTES, WriteData};
@@ -262,10 +262,12 @@ proptest! {
         packed[place] = byte;
         let mut produced = 0;
         let limit = 100_000;
-        let _ = decompress_pieces(compression, &packed, limit, |piece| {
+        let sink = |piece: &[u8]| {
             produced += piece.len();
             Ok::<(), ()>(())
-        });
+        };
+        let mut tables = Tables::default();
+        let _ = decompress_pieces(compression, &packed, limit, sink, tables.split().0);
         prop_assert!(produced <= limit);
     }
 
@@ -694,7 +696,7 @@ proptest! {
             ..BatchFields::default()
         });
         let checked = check(sent.clone()).unwrap();
-        let packed = recompress(checked.clone(), &kept(wanted, u32::MAX)).unwrap();
+        let packed = recompress(checked.clone(), &kept(wanted, u32::MAX), &mut Tables::default()).unwrap();
         // It is a batch that a client could have sent, in the right codec.
         let again = check(packed.bytes.clone()).unwrap();
         prop_assert_eq!(again.header.compression(), Some(wanted));
@@ -726,7 +728,7 @@ fn a_batch_in_the_codec_of_its_topic_is_not_touched_whatever_its_level() {
         },
         max_bytes: 10,
     };
-    let packed = recompress(check(sent.clone()).unwrap(), &kept).unwrap();
+    let packed = recompress(check(sent.clone()).unwrap(), &kept, &mut Tables::default()).unwrap();
     assert_eq!(packed.bytes.as_ptr(), sent.as_ptr());
 }
 
@@ -738,7 +740,11 @@ fn levels_show_in_the_size() {
         let size = |level| {
             let codec = Codec { compression, level };
             let max_bytes = u32::MAX;
-            let packed = recompress(check(sent.clone()).unwrap(), &Kept { codec, max_bytes });
+            let packed = recompress(
+                check(sent.clone()).unwrap(),
+                &Kept { codec, max_bytes },
+                &mut Tables::default(),
+            );
             let packed = packed.unwrap().bytes;
             assert_eq!(read(&packed)[0].value.as_deref(), Some(text.as_bytes()));
             packed.len()
@@ -753,10 +759,21 @@ fn a_batch_that_unpacks_beyond_what_its_topic_allows_is_too_large() {
     let sent = batch_of(&[record(1, None, Some(&zeros))], Compression::Zstd);
     assert!(sent.len() < 200);
     for (wanted, limit) in [(Compression::None, 90_000), (Compression::Snappy, 4_000)] {
-        let refused = recompress(check(sent.clone()).unwrap(), &kept(wanted, limit));
+        let refused = recompress(
+            check(sent.clone()).unwrap(),
+            &kept(wanted, limit),
+            &mut Tables::default(),
+        );
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), RecordsErrorKind::MessageTooLarge);
         assert!(error.to_string().contains(&std::format!("{limit} bytes")));
-        assert!(recompress(check(sent.clone()).unwrap(), &kept(wanted, 200_000)).is_ok());
+        assert!(
+            recompress(
+                check(sent.clone()).unwrap(),
+                &kept(wanted, 200_000),
+                &mut Tables::default()
+            )
+            .is_ok()
+        );
     }
 }

@@ -7,7 +7,8 @@ use core::fmt;
 
 use super::codecs::Codecs;
 use crate::record::batch::CheckedBatch;
-use crate::record::check::{Limits, RecordsError, check_records};
+use crate::record::check::{Limits, RecordsError, check_records_with};
+use crate::record::compression::Tables;
 use crate::record::recompress::recompress;
 use crate::wire::frame::decode_request;
 use crate::wire::{Records, Request, RequestBody, RequestError, RequestHeader};
@@ -24,9 +25,9 @@ pub struct Prepared {
 }
 
 /// Decodes a frame (without its length prefix), checks the record batches in it, and packs them as
-/// their topics keep them. A pure function of the two.
+/// their topics keep them. A pure function of the two: the tables only save the time to make others.
 #[must_use]
-pub fn prepare(frame: Bytes, codecs: &Codecs) -> Prepared {
+pub fn prepare(frame: Bytes, codecs: &Codecs, tables: &mut Tables) -> Prepared {
     let request = decode_request(frame);
     let checks = match &request {
         Ok(Request {
@@ -46,13 +47,13 @@ pub fn prepare(frame: Bytes, codecs: &Codecs) -> Prepared {
                         Some(Records::Bytes(bytes)) => bytes.clone(),
                         Some(Records::File(_)) | None => Bytes::new(),
                     };
-                    let batches = check_records(records, &limits);
+                    let batches = check_records_with(records, &limits, tables);
                     checks.push(match kept {
                         None => batches,
                         Some(kept) => batches.and_then(|batches| {
                             batches
                                 .into_iter()
-                                .map(|batch| recompress(batch, kept))
+                                .map(|batch| recompress(batch, kept, tables))
                                 .collect()
                         }),
                     });

@@ -13,6 +13,7 @@ use crate::partition::PartitionKey;
 use crate::partition::delayed_produce::{DelayedProduce, Places};
 use crate::record::batch::CheckedBatch;
 use crate::record::check::{RecordsError, RecordsErrorKind};
+use crate::record::compression::Tables;
 use crate::record::recompress::recompress;
 use crate::report::Level;
 use crate::wire::messages::produce::{
@@ -151,7 +152,7 @@ fn append(
         None => batches,
         Some(kept) => batches
             .into_iter()
-            .map(|batch| recompress(batch, &kept))
+            .map(|batch| recompress(batch, &kept, &mut Tables::default()))
             .collect::<Result<_, _>>()?,
     };
     let info = partition.append_as_leader(cx, &batches);

@@ -18,6 +18,7 @@ use odradek_core::wire::frame::{decode_response, encode_request};
 use odradek_core::wire::messages::Body;
 use odradek_core::wire::{ApiKey, RequestBody, RequestHeader, ResponseBody};
 
+use crate::batch::with_tables;
 use crate::bugs::Planted;
 use crate::choices::Choices;
 use crate::clock::{MILLISECOND, SECOND};
@@ -526,7 +527,7 @@ impl Machine {
         let frame = flat(&encode_request(&header, &body)).slice(4..);
         self.waiting.push_back((api, version));
         self.oracle.request(connection, &frame);
-        let request = Box::new(prepare(frame, &self.codecs));
+        let request = Box::new(with_tables(|tables| prepare(frame, &self.codecs, tables)));
         self.step(Input::Request {
             connection,
             request,

@@ -14,7 +14,7 @@ use odradek_core::record::BatchRecords;
 
 use super::model::{Cleaned, LogModel};
 use super::{Check, Mark, Oracle};
-use crate::batch;
+use crate::batch::{self, with_tables};
 use crate::disk::Disk;
 
 /// The most that the records of one batch may have.
@@ -195,7 +195,8 @@ fn has_delete_horizon(batch: &[u8]) -> bool {
 
 /// The records of a batch, by offset.
 fn records(batch: &Bytes) -> Option<BTreeMap<i64, OwnRecord>> {
-    let records = BatchRecords::open(batch, MAX_DECOMPRESSED_BYTES).ok()?;
+    let open = |tables: &mut _| BatchRecords::open_with(batch, MAX_DECOMPRESSED_BYTES, tables);
+    let records = with_tables(open).ok()?;
     let mut found = BTreeMap::new();
     for record in records.iter() {
         let record = record.ok()?;

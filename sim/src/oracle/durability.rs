@@ -10,7 +10,7 @@ use odradek_core::ids::FilePath;
 use odradek_core::log::config::Durability;
 
 use super::model::LogModel;
-use super::retention::{Bound, limit};
+use super::retention::{Bound, Overdue, limit};
 use super::{Check, Mark, Oracle};
 use crate::batch;
 use crate::disk::Disk;
@@ -58,8 +58,7 @@ impl Oracle {
             );
             return self.violate(Check::AckedDurable, detail);
         };
-        let written = batch::kept_of(&batch.bytes);
-        if written.is_none() || written != batch::kept_of(sent) {
+        if !batch::is_kept(&batch.bytes, sent) {
             let detail = format!(
                 "{directory}: acknowledged at offset {base_offset}, where other records were \
                  written than were sent"
@@ -162,9 +161,8 @@ impl Oracle {
         }
     }
 
-    /// Faults are over: what `flush.ms` should have flushed by now, in words. Only the time that it takes
-    /// is open.
-    pub(super) fn unflushed(&mut self, directory: &str, disk: &Disk) -> Option<String> {
+    /// Faults are over: what `flush.ms` should have flushed by now. Only the time that it takes is open.
+    pub(super) fn unflushed(&mut self, directory: &str, disk: &Disk) -> Option<Overdue> {
         let topic = directory.rsplit_once('-').map_or("", |(topic, _)| topic);
         let default = self.log_config.flush_ms;
         let limit = limit(&self.configs, topic, "flush.ms", default, Bound::Must)?;
@@ -176,9 +174,12 @@ impl Oracle {
         let (_, last) = self.models.get(directory)?.batches.last_key_value()?;
         let end = last.last_offset + 1;
         if flushed < end {
-            return Some(format!(
-                "{directory} is flushed up to {flushed} and ends at {end}, under flush.ms={limit}"
-            ));
+            return Some(Overdue::Unflushed {
+                directory: directory.to_owned(),
+                flushed,
+                end,
+                limit,
+            });
         }
         self.mark(Mark::FlushedInTime);
         None

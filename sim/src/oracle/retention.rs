@@ -8,7 +8,7 @@
 //! `retention.ms`; by size, whole segments as long as `retention.bytes` stay of what is safe, but not the
 //! one that takes records. What lies below the log start goes too, once it is closed.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use odradek_core::broker::Broker;
 use odradek_core::ids::FilePath;
@@ -23,11 +23,57 @@ use crate::disk::Disk;
 
 /// What a topic's logs keep at least or at most, of what may be in force; `None` is everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Keeps {
+pub struct Keeps {
     /// Records that are not older, in milliseconds.
     ms: Option<u64>,
     /// So many bytes.
     bytes: Option<u64>,
+}
+
+/// What should have been done by now. It is asked for again and again until there is none, so the words are
+/// only found for it where someone reads them.
+#[derive(Clone, Debug)]
+pub enum Overdue {
+    /// A segment is there.
+    Expired {
+        /// The first one.
+        first: FilePath,
+        /// Everything below this offset is expired.
+        must: i64,
+        /// Why.
+        keeps: Keeps,
+    },
+    /// Records are not flushed.
+    Unflushed {
+        /// The directory of their log.
+        directory: String,
+        /// Up to where it is flushed.
+        flushed: i64,
+        /// Where it ends.
+        end: i64,
+        /// How long they may wait, in milliseconds.
+        limit: u64,
+    },
+}
+
+impl fmt::Display for Overdue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { first, must, keeps } => write!(
+                f,
+                "{first} is there, and everything below offset {must} is expired ({keeps:?})"
+            ),
+            Self::Unflushed {
+                directory,
+                flushed,
+                end,
+                limit,
+            } => write!(
+                f,
+                "{directory} is flushed up to {flushed} and ends at {end}, under flush.ms={limit}"
+            ),
+        }
+    }
 }
 
 /// How far the start of a log may rise, or must.
@@ -139,8 +185,8 @@ impl Oracle {
         }
     }
 
-    /// Faults are over: what is expired and still there, or not flushed in time, in words.
-    pub fn overdue(&mut self, broker: &Broker, disk: &Disk) -> Option<String> {
+    /// Faults are over: what is expired and still there, or not flushed in time.
+    pub fn overdue(&mut self, broker: &Broker, disk: &Disk) -> Option<Overdue> {
         let serves: Vec<&str> = broker
             .partitions()
             .map(|(_, partition)| partition.log())
@@ -158,9 +204,7 @@ impl Oracle {
             let base: i64 = first.name().trim_end_matches(".log").parse().unwrap_or(0);
             if base < must {
                 let keeps = self.keeps(&directory, Bound::Must);
-                return Some(format!(
-                    "{first} is there, and everything below offset {must} is expired ({keeps:?})"
-                ));
+                return Some(Overdue::Expired { first, must, keeps });
             }
             if let Some(unflushed) = self.unflushed(&directory, disk) {
                 return Some(unflushed);
@@ -253,16 +297,27 @@ impl LogModel {
 
     /// Its segments, by what is written and lies below `safe`.
     fn segments(&self, safe: i64) -> Vec<Segment<'_>> {
-        let mut segments: BTreeMap<&FilePath, Segment<'_>> = BTreeMap::new();
+        let mut segments: Vec<Segment<'_>> = Vec::new();
         for batch in self.batches.values() {
             let path = &batch.segment;
-            let segment = segments.entry(path).or_insert(Segment {
-                path,
-                end: 0,
-                newest: -1,
-                bytes: 0,
-                cleaned_bytes: 0,
-            });
+            // Mostly the one of the batch before.
+            let place = match segments.last() {
+                Some(last) if last.path == path => segments.len() - 1,
+                _ => segments
+                    .binary_search_by_key(&path, |segment| segment.path)
+                    .unwrap_or_else(|place| {
+                        let segment = Segment {
+                            path,
+                            end: 0,
+                            newest: -1,
+                            bytes: 0,
+                            cleaned_bytes: 0,
+                        };
+                        segments.insert(place, segment);
+                        place
+                    }),
+            };
+            let segment = &mut segments[place];
             segment.end = segment.end.max(batch.last_offset + 1);
             segment.newest = segment.newest.max(newest_of(batch));
             if batch.last_offset < safe {
@@ -271,7 +326,7 @@ impl LogModel {
                 segment.bytes += cleaned.max(batch.bytes.len() as u64);
             }
         }
-        segments.into_values().collect()
+        segments
     }
 
     fn expired_by(&self, keeps: Keeps, bound: Bound, wall: i64, safe: i64) -> Expired {

@@ -214,9 +214,10 @@ impl Keeper {
             return;
         };
         for found in batch::all(records) {
-            let Ok(batch) =
-                BatchRecords::open(&records.slice_ref(found.bytes), MAX_DECOMPRESSED_BYTES)
-            else {
+            let bytes = records.slice_ref(found.bytes);
+            let open =
+                |tables: &mut _| BatchRecords::open_with(&bytes, MAX_DECOMPRESSED_BYTES, tables);
+            let Ok(batch) = batch::with_tables(open) else {
                 return cx
                     .complaints
                     .push("a batch of a compacted topic does not open".to_owned());

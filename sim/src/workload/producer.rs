@@ -133,10 +133,11 @@ impl Producer {
             );
             assert!(fits, "the batch has no limit");
         }
-        builder.build(BatchFields {
+        let fields = BatchFields {
             compression,
             ..BatchFields::default()
-        })
+        };
+        batch::with_tables(|tables| builder.build_with(fields, tables))
     }
 
     fn send(&mut self, cx: &mut ClientContext<'_>, mut send: Send) {

@@ -194,20 +194,21 @@ fn tell(cx: &mut ClientContext<'_>, reading: &Reading, answer: &Bytes) {
     let mut records = Vec::new();
     for batch in batch::all(answer) {
         // Its bytes were judged before they were sent; the core reads them.
-        let Ok(batch) = BatchRecords::open(&answer.slice_ref(batch.bytes), MAX_DECOMPRESSED_BYTES)
-        else {
+        let bytes = answer.slice_ref(batch.bytes);
+        let open = |tables: &mut _| BatchRecords::open_with(&bytes, MAX_DECOMPRESSED_BYTES, tables);
+        let Ok(opened) = batch::with_tables(open) else {
             return cx.complaints.push(format!(
                 "{}-{}: the batch at {} does not open",
                 reading.topic, reading.partition, batch.base_offset
             ));
         };
-        for record in batch.iter() {
+        for record in opened.iter() {
             let Ok(record) = record else {
                 return cx.complaints.push(format!(
                     "{}-{}: the batch at {} has a record that does not read",
                     reading.topic,
                     reading.partition,
-                    batch.header().base_offset
+                    opened.header().base_offset
                 ));
             };
             if record.offset.0 < reading.next {

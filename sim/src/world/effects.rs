@@ -8,6 +8,7 @@ use odradek_core::request::prepare;
 use odradek_core::time::Mono;
 
 use super::{Event, World};
+use crate::batch::with_tables;
 use crate::choices::Subsystem;
 use crate::clock::{MICROSECOND, MILLISECOND};
 use crate::disk::faults::{DiskFault, Work};
@@ -301,7 +302,9 @@ impl World {
         self.counts.requests += 1;
         self.trace.bytes(&frame);
         self.oracle.request(connection, &frame);
-        let request = Box::new(prepare(frame, &self.nodes[number].codecs));
+        let request = Box::new(with_tables(|tables| {
+            prepare(frame, &self.nodes[number].codecs, tables)
+        }));
         let input = Input::Request {
             connection,
             request,

@@ -8,6 +8,7 @@ use super::{Event, PHASE_BOUND_NS, Phase, VERIFIER, World};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::network::Arrival;
 use crate::oracle::Check;
+use crate::oracle::retention::Overdue;
 use crate::workload::Client;
 use crate::workload::absent::Absent;
 
@@ -145,7 +146,7 @@ impl World {
     }
 
     /// What is expired and still there.
-    fn overdue(&mut self) -> Option<String> {
+    fn overdue(&mut self) -> Option<Overdue> {
         let node = &self.nodes[0];
         let broker = node.broker.as_ref()?;
         self.oracle.overdue(broker, &node.disk)
@@ -164,7 +165,7 @@ impl World {
                 format!("clients {busy:?} are not done; {waiting} requests wait for an answer")
             }
             Phase::Verify => format!("not everything can be read; {waiting} requests wait"),
-            Phase::Expire => self.overdue().unwrap_or_default(),
+            Phase::Expire => self.overdue().map_or_else(String::new, |it| it.to_string()),
             Phase::Stop => "the broker does not stop".to_owned(),
             Phase::Restart => "the broker does not start after a graceful stop".to_owned(),
             Phase::Faults | Phase::Done => "the run does not end".to_owned(),

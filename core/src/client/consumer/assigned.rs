@@ -17,6 +17,7 @@ use crate::client::error::ClientError;
 use crate::client::input::{OffsetSpec, StartAt, TopicPartition};
 use crate::ids::{LeaderEpoch, Offset};
 use crate::record::batch::verify_crc;
+use crate::record::compression::Tables;
 use crate::record::{BatchError, BatchHeader, BatchRecords, Record, RecordCursor};
 use crate::time::Mono;
 
@@ -92,11 +93,12 @@ pub(super) struct Room {
 }
 
 /// How batches are read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+#[derive(Debug)]
+pub(super) struct Reading<'a> {
     pub(super) check_crcs: bool,
     pub(super) max_decompressed_bytes: usize,
     pub(super) bugs: Bugs,
+    pub(super) tables: &'a mut Tables,
 }
 
 impl Assigned {
@@ -233,7 +235,7 @@ impl Assigned {
     pub(super) fn hand_out(
         &mut self,
         partition: &TopicPartition,
-        reading: &Reading,
+        reading: &mut Reading<'_>,
         room: &mut Room,
         next_generation: u64,
         items: &mut Vec<Polled>,
@@ -281,7 +283,7 @@ impl Assigned {
     }
 
     /// Opens a batch; one without records for the application is passed over.
-    fn open(&mut self, batch: &Bytes, reading: &Reading) -> Result<(), String> {
+    fn open(&mut self, batch: &Bytes, reading: &mut Reading<'_>) -> Result<(), String> {
         let header = BatchHeader::parse(batch).map_err(|error| error.to_string())?;
         if reading.check_crcs && !verify_crc(batch) {
             return Err(String::from("the CRC does not hold"));
@@ -290,8 +292,9 @@ impl Assigned {
             self.pass(&header, batch.len());
             return Ok(());
         }
-        let records = BatchRecords::open(batch, reading.max_decompressed_bytes)
-            .map_err(|error| error.to_string())?;
+        let records =
+            BatchRecords::open_with(batch, reading.max_decompressed_bytes, reading.tables)
+                .map_err(|error| error.to_string())?;
         self.open = Some(Open {
             records,
             cursor: RecordCursor::default(),
@@ -314,7 +317,7 @@ impl Assigned {
     fn hand_out_open(
         &mut self,
         partition: &TopicPartition,
-        reading: &Reading,
+        reading: &mut Reading<'_>,
         room: &mut Room,
         items: &mut Vec<Polled>,
     ) -> Result<(), String> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::client::input::{CommandId, ProducerRecord};
 use crate::effect::BATCH_HEADER_BYTES;
+use crate::record::compression::Tables;
 use crate::record::{
     BatchBuilder, BatchFields, BatchRecords, Compression, ProducerFields, Record, RecordsError,
 };
@@ -123,14 +124,17 @@ impl Batch {
     }
 
     /// The batch as it is sent; compressed the first time.
-    pub(super) fn build(&mut self, compression: Compression) -> Bytes {
+    pub(super) fn build(&mut self, compression: Compression, tables: &mut Tables) -> Bytes {
         let bytes = match mem::replace(&mut self.contents, Contents::Built(Bytes::new())) {
             Contents::Built(bytes) => bytes,
-            Contents::Open(builder) => builder.build(BatchFields {
-                compression,
-                producer: self.sequence,
-                ..BatchFields::default()
-            }),
+            Contents::Open(builder) => {
+                let fields = BatchFields {
+                    compression,
+                    producer: self.sequence,
+                    ..BatchFields::default()
+                };
+                builder.build_with(fields, tables)
+            }
         };
         self.contents = Contents::Built(bytes.clone());
         bytes

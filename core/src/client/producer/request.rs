@@ -63,7 +63,7 @@ impl Producer {
             let Some(batch) = partition.send_next() else {
                 continue;
             };
-            let records = batch.build(self.config.compression);
+            let records = batch.build(self.config.compression, &mut self.tables);
             size += records.len();
             request.batches.push((index, batch.ordinal));
             data.entry(topic).or_default().push(PartitionProduceData {

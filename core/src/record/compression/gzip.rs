@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
+use super::tables::Unpacking;
 use super::{CompressionError, Output, Stop, take, take_array};
 
 /// The most bytes of output at a time.
@@ -68,19 +69,24 @@ impl Packer {
     }
 }
 
-pub(super) fn decompress<E>(mut payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {
-    let mut inflate = Decompress::new(false);
+pub(super) fn decompress<E>(
+    mut payload: &[u8],
+    output: &mut Output<'_, E>,
+    tables: &mut Unpacking,
+) -> Result<(), Stop<E>> {
+    let inflate = tables.gzip.get_or_insert_with(|| Decompress::new(false));
     // A piece of full size would have to be cleared for each batch, and most batches are small.
     let piece_bytes = payload.len().saturating_mul(4);
     let mut piece = vec![0; piece_bytes.clamp(SMALL_PIECE_BYTES, PIECE_BYTES)];
     // Members may follow one another and count as one (RFC 1952, 2.2), as Java reads them.
     loop {
         skip_header(&mut payload)?;
-        inflate_member(&mut inflate, &mut piece, &mut payload, output)?;
+        // Another member, or the batch before, may have ended anywhere.
+        inflate.reset(false);
+        inflate_member(inflate, &mut piece, &mut payload, output)?;
         if payload.is_empty() {
             return Ok(());
         }
-        inflate.reset(false);
     }
 }
 

@@ -34,6 +34,125 @@ fn mixed(length: usize) -> Vec<u8> {
         .collect()
 }
 
+/// What is done with tables that were used before.
+#[derive(Clone, Debug)]
+enum Use {
+    Pack {
+        level: i32,
+        length: usize,
+    },
+    Unpack {
+        length: usize,
+        limit: usize,
+    },
+    Damaged {
+        length: usize,
+        place: usize,
+    },
+    /// A packer that is dropped before it has finished.
+    Abandon {
+        length: usize,
+    },
+}
+
+/// Bytes of four kinds: every level packs them in another way.
+fn letters(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let letter = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        b'a' + (state >> 30) as u8
+    };
+    (0..length).map(letter).collect()
+}
+
+/// Those that keep tables.
+fn with_tables() -> impl Strategy<Value = Compression> {
+    prop_oneof![Just(Compression::Gzip), Just(Compression::Zstd)]
+}
+
+fn any_use() -> impl Strategy<Value = Use> {
+    let length = 0..100_000usize;
+    prop_oneof![
+        (-5..23i32, length.clone()).prop_map(|(level, length)| Use::Pack { level, length }),
+        (length.clone(), 50_000..200_000usize)
+            .prop_map(|(length, limit)| Use::Unpack { length, limit }),
+        (length.clone(), 0..200usize).prop_map(|(length, place)| Use::Damaged { length, place }),
+        length.prop_map(|length| Use::Abandon { length }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn tables_that_were_used_before_do_the_same_as_new_ones(
+        uses in proptest::collection::vec((any_use(), with_tables()), 2..12),
+    ) {
+        let mut used = Tables::default();
+        for (one, compression) in uses {
+            let pack = |codec: Codec, length, tables: &mut Tables| {
+                let mut packer = Packer::new(codec, length as u64, Vec::new(), tables.split().1);
+                packer.push(&letters(length));
+                packer.finish()
+            };
+            match one {
+                Use::Pack { level, length } => {
+                    let codec = Codec { compression, level };
+                    let fresh = pack(codec, length, &mut Tables::default());
+                    prop_assert!(pack(codec, length, &mut used) == fresh);
+                }
+                Use::Unpack { length, limit } => {
+                    let packed = Bytes::from(compress(compression, &letters(length)));
+                    let fresh = decompress(compression, &packed, limit);
+                    prop_assert!(decompress_with(compression, &packed, limit, &mut used) == fresh);
+                }
+                Use::Damaged { length, place } => {
+                    let mut packed = compress(compression, &letters(length));
+                    let place = place % packed.len();
+                    packed[place] ^= 0x55;
+                    let packed = Bytes::from(packed);
+                    let fresh = decompress(compression, &packed, 1 << 20);
+                    prop_assert!(decompress_with(compression, &packed, 1 << 20, &mut used) == fresh);
+                }
+                Use::Abandon { length } => {
+                    let codec = Codec::from(compression);
+                    let twice = 2 * length as u64 + 1;
+                    let mut packer = Packer::new(codec, twice, Vec::new(), used.split().1);
+                    packer.push(&letters(length));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_higher_level_of_zstd_packs_smaller_with_the_same_tables() {
+    let mut tables = Tables::default();
+    let mut size_at = |level| {
+        let compression = Compression::Zstd;
+        let out = Vec::new();
+        let codec = Codec { compression, level };
+        let mut packer = Packer::new(codec, 20_000, out, tables.split().1);
+        packer.push(&letters(20_000));
+        packer.finish().len()
+    };
+    let (high, low) = (size_at(19), size_at(-5));
+    assert!(high < low, "{high} bytes and {low}");
+}
+
+#[test]
+fn a_large_window_is_not_kept() {
+    // A frame of zstd that asks for 8 MiB and holds nothing.
+    let packed = Bytes::from_static(&[0x28, 0xb5, 0x2f, 0xfd, 0, 13 << 3, 1, 0, 0]);
+    let mut tables = Tables::default();
+    let empty = decompress_with(Compression::Zstd, &packed, 1 << 20, &mut tables);
+    assert_eq!(empty, Ok(Bytes::new()));
+    assert!(tables.split().0.zstd.is_none());
+    let small = Bytes::from(compress(Compression::Zstd, b"small"));
+    let words = decompress_with(Compression::Zstd, &small, 1 << 20, &mut tables);
+    assert_eq!(words, Ok(Bytes::from_static(b"small")));
+    assert!(tables.split().0.zstd.is_some());
+}
+
 proptest! {
     #[test]
     fn what_is_packed_unpacks(
@@ -259,10 +378,12 @@ fn a_sink_that_wants_no_more_ends_it() {
     for compression in PACKED {
         let packed = compress(compression, &vec![0; 1 << 20]);
         let mut pieces = 0;
-        let stopped = decompress_pieces(compression, &packed, usize::MAX, |_| {
+        let sink = |_: &[u8]| {
             pieces += 1;
             Err("enough")
-        });
+        };
+        let mut tables = Tables::default();
+        let stopped = decompress_pieces(compression, &packed, usize::MAX, sink, tables.split().0);
         assert_eq!(stopped, Err(Stop::Sink("enough")));
         assert_eq!(pieces, 1);
     }

@@ -4,7 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use zstd::stream::raw::{CParameter, DParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
+use zstd::zstd_safe::{CCtx, DCtx};
 
+use super::tables::{MOST_KEPT_BYTES, Packing, Unpacking};
 use super::{CompressionError, Output, Stop};
 
 /// How far back what we pack refers: 1 MiB, the size of an ordinary batch.
@@ -13,21 +15,31 @@ const LARGEST_OWN_WINDOW_LOG: u32 = 20;
 const PIECE_BYTES: usize = 64 << 10;
 /// And the least.
 const SMALL_PIECE_BYTES: usize = 1 << 10;
+/// The tables for more than this are not kept: at high levels they would be large.
+const MOST_BYTES_KEPT_FOR: u64 = 64 << 10;
 /// The window of level 22, and what Kafka's readers allow: 2^27 bytes.
 const LARGEST_WINDOW_LOG: u32 = 27;
 
 /// Packs what comes in pieces.
-pub(super) struct Packer {
-    encoder: Encoder<'static>,
+pub(super) struct Packer<'a> {
+    encoder: Encoder<'a>,
     piece: Vec<u8>,
     pub(super) out: Vec<u8>,
 }
 
-impl Packer {
+impl<'a> Packer<'a> {
     /// Packs exactly `size` bytes. The encoder's tables are made for so many, and for a window that
     /// bounds them at any level: a client may choose the level, and what the records unpack to.
-    pub(super) fn new(level: i32, size: u64, out: Vec<u8>) -> Self {
-        let mut encoder = Encoder::new(level).expect("the encoder is made with any level");
+    pub(super) fn new(level: i32, size: u64, out: Vec<u8>, tables: &'a mut Packing) -> Self {
+        let mut encoder = if size <= MOST_BYTES_KEPT_FOR {
+            let mut encoder = Encoder::with_context(tables.zstd.get_or_insert_with(CCtx::create));
+            encoder
+                .set_parameter(CParameter::CompressionLevel(level))
+                .expect("the encoder takes any level");
+            encoder
+        } else {
+            Encoder::new(level).expect("the encoder is made with any level")
+        };
         if size > 1 << LARGEST_OWN_WINDOW_LOG {
             encoder
                 .set_parameter(CParameter::WindowLog(LARGEST_OWN_WINDOW_LOG))
@@ -81,12 +93,36 @@ fn piece_for(input_bytes: u64) -> Vec<u8> {
     ]
 }
 
-pub(super) fn decompress<E>(payload: &[u8], output: &mut Output<'_, E>) -> Result<(), Stop<E>> {
-    let mut decoder =
-        Decoder::new().map_err(|_| CompressionError::Corrupt("no memory to read zstd with"))?;
-    decoder
+pub(super) fn decompress<E>(
+    payload: &[u8],
+    output: &mut Output<'_, E>,
+    tables: &mut Unpacking,
+) -> Result<(), Stop<E>> {
+    let mut context = match tables.zstd.take() {
+        Some(context) => context,
+        None => context()?,
+    };
+    let done = decompress_frames(payload, output, Decoder::with_context(&mut context));
+    if context.sizeof() <= MOST_KEPT_BYTES {
+        tables.zstd = Some(context);
+    }
+    done
+}
+
+fn context() -> Result<DCtx<'static>, CompressionError> {
+    let mut context =
+        DCtx::try_create().ok_or(CompressionError::Corrupt("no memory to read zstd with"))?;
+    context
         .set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW_LOG))
         .map_err(|_| CompressionError::Corrupt("the window's limit was not taken"))?;
+    Ok(context)
+}
+
+fn decompress_frames<E>(
+    payload: &[u8],
+    output: &mut Output<'_, E>,
+    mut decoder: Decoder<'_>,
+) -> Result<(), Stop<E>> {
     let mut piece = piece_for(payload.len() as u64);
     let mut input = InBuffer::around(payload);
     loop {
