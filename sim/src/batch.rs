@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use odradek_core::record::Compression;
 use odradek_core::record::compression::{Tables, decompress_with};
+use odradek_core::record::{BatchRecords, Compression, RecordsError};
 
 /// Length of a batch header, up to and including the record count.
 pub const HEADER_BYTES: usize = 61;
@@ -59,6 +59,17 @@ thread_local! {
 /// on what they were used for before.
 pub fn with_tables<T>(what: impl FnOnce(&mut Tables) -> T) -> T {
     TABLES.with_borrow_mut(what)
+}
+
+/// The most that the records of a batch may have once they are unpacked, for [`open_by_core`].
+const MAX_DECOMPRESSED_BYTES: usize = 100 << 20;
+
+/// The records of a batch as the core reads them.
+///
+/// # Errors
+/// As of [`BatchRecords::open`].
+pub fn open_by_core(batch: &Bytes) -> Result<BatchRecords, RecordsError> {
+    with_tables(|tables| BatchRecords::open_with(batch, MAX_DECOMPRESSED_BYTES, tables))
 }
 
 /// Makes an uncompressed batch as a producer without idempotence sends it.

@@ -10,15 +10,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use odradek_core::ids::FilePath;
-use odradek_core::record::BatchRecords;
 
 use super::model::{Cleaned, LogModel};
 use super::{Check, Mark, Oracle};
-use crate::batch::{self, with_tables};
+use crate::batch;
 use crate::disk::Disk;
-
-/// The most that the records of one batch may have.
-const MAX_DECOMPRESSED_BYTES: usize = 100 << 20;
 
 /// Where a batch says by whom it was written: producer id, epoch, first sequence number.
 const PRODUCER: std::ops::Range<usize> = 43..57;
@@ -195,8 +191,7 @@ fn has_delete_horizon(batch: &[u8]) -> bool {
 
 /// The records of a batch, by offset.
 fn records(batch: &Bytes) -> Option<BTreeMap<i64, OwnRecord>> {
-    let open = |tables: &mut _| BatchRecords::open_with(batch, MAX_DECOMPRESSED_BYTES, tables);
-    let records = with_tables(open).ok()?;
+    let records = batch::open_by_core(batch).ok()?;
     let mut found = BTreeMap::new();
     for record in records.iter() {
         let record = record.ok()?;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use odradek_core::ids::ConnectionId;
-use odradek_core::record::BatchRecords;
 use odradek_core::record::batch::Compression;
 use odradek_core::record::builder::{BatchBuilder, BatchFields};
 use odradek_core::wire::messages::create_topics::{
@@ -23,9 +22,6 @@ use super::{Client, ClientContext};
 use crate::batch;
 use crate::clock::MILLISECOND;
 use crate::swarm::WorkloadMix;
-
-/// The most that the records of one batch may have.
-const MAX_DECOMPRESSED_BYTES: usize = 100 << 20;
 
 /// A reading may be overtaken by the deletion of a tombstone that it has not come to. So many in a row
 /// are not.
@@ -214,10 +210,7 @@ impl Keeper {
             return;
         };
         for found in batch::all(records) {
-            let bytes = records.slice_ref(found.bytes);
-            let open =
-                |tables: &mut _| BatchRecords::open_with(&bytes, MAX_DECOMPRESSED_BYTES, tables);
-            let Ok(batch) = batch::with_tables(open) else {
+            let Ok(batch) = batch::open_by_core(&records.slice_ref(found.bytes)) else {
                 return cx
                     .complaints
                     .push("a batch of a compacted topic does not open".to_owned());

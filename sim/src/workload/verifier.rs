@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use odradek_core::client::{OffsetReset, StartAt, TopicPartition};
 use odradek_core::ids::{ConnectionId, Offset};
-use odradek_core::record::BatchRecords;
 use odradek_core::wire::messages::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use odradek_core::wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
@@ -20,9 +19,6 @@ use crate::clock::MILLISECOND;
 
 /// The number of this reader.
 pub const READER: u64 = u64::MAX;
-
-/// The most that the records of one batch may have.
-const MAX_DECOMPRESSED_BYTES: usize = 100 << 20;
 
 /// Reads everything.
 #[derive(Debug, Default)]
@@ -194,9 +190,7 @@ fn tell(cx: &mut ClientContext<'_>, reading: &Reading, answer: &Bytes) {
     let mut records = Vec::new();
     for batch in batch::all(answer) {
         // Its bytes were judged before they were sent; the core reads them.
-        let bytes = answer.slice_ref(batch.bytes);
-        let open = |tables: &mut _| BatchRecords::open_with(&bytes, MAX_DECOMPRESSED_BYTES, tables);
-        let Ok(opened) = batch::with_tables(open) else {
+        let Ok(opened) = batch::open_by_core(&answer.slice_ref(batch.bytes)) else {
             return cx.complaints.push(format!(
                 "{}-{}: the batch at {} does not open",
                 reading.topic, reading.partition, batch.base_offset
