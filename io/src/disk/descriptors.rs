@@ -195,7 +195,7 @@ impl Descriptors {
     }
 
     fn open_now(&self, file: &LogFile, root: &Path) -> io::Result<OpenFile> {
-        let _no_renames = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+        let _no_renames = read(&self.bound);
         let path = root.join(file.path().as_str());
         match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => Ok(OpenFile::new(file, true)),
@@ -254,11 +254,9 @@ impl Descriptors {
 }
 
 fn read_bound(descriptors: &Descriptors, file: &LogFile) -> Option<Weak<LogFile>> {
-    let bound = descriptors
-        .bound
-        .read()
-        .unwrap_or_else(PoisonError::into_inner);
-    bound.get(&(file.path(), file.key)).cloned()
+    read(&descriptors.bound)
+        .get(&(file.path(), file.key))
+        .cloned()
 }
 
 impl LogFile {
@@ -301,6 +299,10 @@ fn below<'a>(path: &'a FilePath, directory: &FilePath) -> Option<&'a str> {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, RwLock};
 
-use super::descriptors::{lock, write};
+use super::descriptors::{lock, read, write};
 
 /// Flushes a file's content and length to the disk: `fdatasync` on Linux, where the length is
 /// part of the data, and the full flush of the drive's cache (`F_FULLFSYNC`) on macOS, where
@@ -68,10 +68,6 @@ impl Flushes {
         }
         Ok(second.is_some())
     }
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Flushes the names in a directory.
