@@ -98,15 +98,19 @@ fn a_roll_closes_the_old_segment_before_the_new_one_takes_writes() {
     assert!(last_flush_before.is_some());
 }
 
-#[test]
-fn what_is_worth_it_is_flushed_beside_a_flush_that_is_under_way() {
+/// A log in which so many bytes are worth a second flush.
+fn flushing_beside(flush_beside_bytes: u64) -> Harness {
     let config = LogConfig {
         segment_bytes: 1 << 20,
-        flush_beside_bytes: 2_000,
+        flush_beside_bytes,
         ..tiny()
     };
-    let mut h = Harness::new(config, Durability::Fsync);
-    h.complete_disk();
+    Harness::new(config, Durability::Fsync)
+}
+
+#[test]
+fn what_is_worth_it_is_flushed_beside_a_flush_that_is_under_way() {
+    let mut h = flushing_beside(2_000);
     let mut write = |flushes_waiting: usize| {
         h.append(&batch(&[1], 900)).unwrap();
         h.complete_first("open");
@@ -131,12 +135,7 @@ fn what_is_worth_it_is_flushed_beside_a_flush_that_is_under_way() {
 
 #[test]
 fn of_two_flushes_the_later_one_may_end_first_and_covers_both() {
-    let config = LogConfig {
-        flush_beside_bytes: 1,
-        ..tiny()
-    };
-    let mut h = Harness::new(config, Durability::Fsync);
-    h.complete_disk();
+    let mut h = flushing_beside(1);
     h.append(&batch(&[1], 10)).unwrap();
     while h.complete_first("open") || h.complete_first("write f") {}
     let (file, first_end) = h.written();
@@ -151,12 +150,7 @@ fn of_two_flushes_the_later_one_may_end_first_and_covers_both() {
 
 #[test]
 fn a_flush_that_fails_beside_another_is_final_whatever_the_other_says() {
-    let config = LogConfig {
-        flush_beside_bytes: 1,
-        ..tiny()
-    };
-    let mut h = Harness::new(config, Durability::Fsync);
-    h.complete_disk();
+    let mut h = flushing_beside(1);
     for _ in 0..2 {
         h.append(&batch(&[1], 10)).unwrap();
         while h.complete_first("open") || h.complete_first("write f") {}

@@ -148,6 +148,18 @@ fn a_write_that_fails_while_a_failed_roll_is_taken_back_is_cut_too() {
     assert_eq!(h.replay().len(), 4);
 }
 
+/// A large batch rolls the segment, and these files of its successor cannot be made. What the full one
+/// still has to write is on its way.
+fn fail_a_roll(h: &mut Harness, files: [&'static str; 3]) {
+    h.append(&batch(&[1], 2_000)).unwrap();
+    for file in files {
+        h.faults.op = Some(file);
+        assert!(h.complete_first(file));
+    }
+    h.faults.op = None;
+    while h.complete_first("remove-file") || h.complete_first("sync-dir") {}
+}
+
 /// Found by the simulator: the next segment was opened before the end of the one before was flushed,
 /// and what lay there was acknowledged.
 #[test]
@@ -158,13 +170,7 @@ fn what_a_failed_roll_wrote_does_not_close_the_segment_for_the_next_roll() {
     }
     h.complete_disk();
     // The index entries of the full segment are on their way when its successor cannot be made.
-    h.append(&batch(&[1], 2_000)).unwrap();
-    for file in ["03.log", "03.index", "03.timeindex"] {
-        h.faults.op = Some(file);
-        assert!(h.complete_first(file));
-    }
-    h.faults.op = None;
-    while h.complete_first("remove-file") || h.complete_first("sync-dir") {}
+    fail_a_roll(&mut h, ["03.log", "03.index", "03.timeindex"]);
     // There is room for a small batch; a large one rolls again, and this time the files are made.
     h.append(&batch(&[1], 10)).unwrap();
     assert!(h.complete_first("write f"));
@@ -198,13 +204,7 @@ fn an_entry_in_the_place_of_one_that_a_failed_roll_wrote_is_written() {
         h.append(&batch(&[timestamp], 100)).unwrap();
     }
     h.complete_disk();
-    h.append(&batch(&[1], 2_000)).unwrap();
-    for file in ["05.log", "05.index", "05.timeindex"] {
-        h.faults.op = Some(file);
-        assert!(h.complete_first(file));
-    }
-    h.faults.op = None;
-    while h.complete_first("remove-file") || h.complete_first("sync-dir") {}
+    fail_a_roll(&mut h, ["05.log", "05.index", "05.timeindex"]);
     // There is room for a small batch, far enough from the last entry for one of its own.
     h.append(&batch(&[5], 100)).unwrap();
     h.complete_disk();
