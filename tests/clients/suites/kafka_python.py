@@ -30,16 +30,7 @@ class SpawnedService: pass
 # a broker that answers in half a millisecond that happens every other time (3 of 3 passed on Kafka), so
 # the tests that subscribe at once wait until the client has its first answer.
 SUBSCRIBES = "        consumer.subscribe([topic])"
-SUBSCRIBES_LATER = f"        consumer.topics()\n{SUBSCRIBES}"
-
-
-def wait_before_subscribing(path):
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    if SUBSCRIBES not in text:
-        sys.exit(f"{path} has no line '{SUBSCRIBES.strip()}': look whether the tests still subscribe at once")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text.replace(SUBSCRIBES, SUBSCRIBES_LATER))
+FIRST_ANSWER = "        consumer.topics()\n"
 
 
 def fetch(folder):
@@ -58,7 +49,8 @@ def fetch(folder):
     open(os.path.join(folder, "test", "__init__.py"), "a", encoding="utf-8").close()
     with open(os.path.join(folder, "test", "service.py"), "w", encoding="utf-8") as service:
         service.write(SERVICE)
-    wait_before_subscribing(os.path.join(folder, "test", "integration", "test_producer_integration.py"))
+    tests = os.path.join(folder, "test", "integration", "test_producer_integration.py")
+    suite.insert_before(tests, SUBSCRIBES, FIRST_ANSWER)
 
 
 def run_tests(folder, address, tests):

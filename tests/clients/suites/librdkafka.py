@@ -35,8 +35,8 @@ TOOLS = {
 }
 
 # One broker cannot make topics with three replicas, which some tests ask for.
-REPLICAS_BEFORE = "        newt[0] =\n            rd_kafka_NewTopic_new("
-REPLICAS_AFTER = (
+NEW_TOPIC = "        newt[0] =\n            rd_kafka_NewTopic_new("
+REPLICAS = (
     "        if (test_getenv(\"TEST_RF\", NULL))\n"
     "                replication_factor = atoi(test_getenv(\"TEST_RF\", NULL));\n"
 )
@@ -53,13 +53,7 @@ def fetch(folder):
     source = os.path.join(os.path.dirname(crate["manifest_path"]), "librdkafka")
     suite.call(["cp", "-r", source, "source"], folder)
     source = os.path.join(folder, "source")
-    test_c = os.path.join(source, "tests", "test.c")
-    with open(test_c, encoding="utf-8") as file:
-        text = file.read()
-    if text.count(REPLICAS_BEFORE) < 1:
-        raise SystemExit(f"{test_c}: no place to set the number of replicas")
-    with open(test_c, "w", encoding="utf-8") as file:
-        file.write(text.replace(REPLICAS_BEFORE, REPLICAS_AFTER + REPLICAS_BEFORE, 1))
+    suite.insert_before(os.path.join(source, "tests", "test.c"), NEW_TOPIC, REPLICAS)
     suite.call(["./configure"], source)
     suite.call(["make", "-j2"], source)
     suite.call(["make", "-C", "tests", "build"], source)

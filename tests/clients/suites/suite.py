@@ -118,6 +118,16 @@ def call(command, folder, **more):
     subprocess.run(command, cwd=folder, check=True, **more)
 
 
+def insert_before(path, mark, text):
+    """Puts `text` before each `mark` of a fetched source, which must have one."""
+    with open(path, encoding="utf-8") as file:
+        source = file.read()
+    if mark not in source:
+        sys.exit(f"{path} has no {mark!r}: look whether it still needs {text!r} there")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source.replace(mark, text + mark))
+
+
 def run(name, fetch, settings, run_tests, source=None, document="", port=0):
     """The whole of a suite, as a command.
 
